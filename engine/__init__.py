@@ -1,0 +1,1 @@
+"""Samples, aggregation, store, evaluation, alert state, pipelines and the command line."""

@@ -1,0 +1,1 @@
+"""Alert state: inactive, pending, firing, resolved."""

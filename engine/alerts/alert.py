@@ -1,0 +1,42 @@
+"""An alert as data: what every later stage (API, delivery, dry-run output) sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from engine.labels import Labels
+
+EvidenceEntry: TypeAlias = dict[str, str | int | float]
+
+
+class AlertState(str, Enum):
+    """Prometheus' states, plus resolved: it fired and does so no more."""
+
+    PENDING = "pending"
+    FIRING = "firing"
+    RESOLVED = "resolved"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert of one rule. Times are unix milliseconds; a time not reached yet is None.
+
+    `labels` include `alertname` and are the identity. `value` is that of the last evaluation in
+    which the expression held. `evidence` is never part of the identity.
+    """
+
+    labels: Labels
+    annotations: dict[str, str]
+    state: AlertState
+    value: float
+    active_at_ms: int
+    fired_at_ms: int | None = None
+    resolved_at_ms: int | None = None
+    last_evaluation_ms: int | None = None
+    evidence: tuple[EvidenceEntry, ...] = ()
+    generator_url: str = ""
+    rule_file: str = ""
+    group: str = ""

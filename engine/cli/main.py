@@ -1,0 +1,101 @@
+"""`stallwatch`: finds the subcommand by entry point and runs it.
+
+Exit 0: done. 1: it ran and found something. 2: it could not run. No traceback reaches a user
+unless STALLWATCH_DEBUG is set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, cast
+
+from rules.errors import StallwatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.protocols import Command
+
+DESCRIPTION = "On-node alerting and anomaly detection for AI training and inference clusters."
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand; returns its exit status."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    commands = {point.name: point for point in entry_points(group="stallwatch.commands")}
+    try:
+        return _dispatch(args, commands)
+    except StallwatchError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (head, less) has had enough; do not let the interpreter complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if "STALLWATCH_DEBUG" in os.environ:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"stallwatch: {where}{error.strerror or error}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        # The last line of defence: one line, not a traceback.
+        if "STALLWATCH_DEBUG" in os.environ:
+            raise
+        print(
+            f"stallwatch: internal error: {type(error).__name__}: {error}\n"
+            "    hint: please report this; STALLWATCH_DEBUG=1 shows the traceback",
+            file=sys.stderr,
+        )
+        return 2
+
+
+def _dispatch(args: list[str], commands: dict[str, EntryPoint]) -> int:
+    if not args or args[0] in {"-h", "--help", "help"}:
+        print(_overview(commands))
+        return 0 if args else 2
+    name = "version" if args[0] == "--version" else args[0]
+    if name not in commands:
+        close = difflib.get_close_matches(name, commands, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else "'stallwatch --help' lists the commands"
+        raise StallwatchError(f"stallwatch: there is no command '{name}'\n    hint: {hint}")
+    command = _load(commands[name])
+    parser = argparse.ArgumentParser(
+        prog=f"stallwatch {name}",
+        description=command.summary,
+        epilog=f"example:\n  {command.example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.configure(parser)
+    return command.run(parser.parse_args(args[1:]))
+
+
+def _load(point: EntryPoint) -> Command:
+    return cast("Command", point.load()())
+
+
+def _overview(commands: dict[str, EntryPoint]) -> str:
+    width = max((len(name) for name in commands), default=0)
+    lines = [f"{DESCRIPTION}\n", "usage: stallwatch COMMAND [OPTION ...]\n", "commands:"]
+    lines += [f"  {name:<{width}}  {_summary(commands[name])}" for name in sorted(commands)]
+    lines += ["", "example:", "  stallwatch run --rules rules/packs/comm.yaml"]
+    return "\n".join(lines)
+
+
+def _summary(point: EntryPoint) -> str:
+    try:
+        return _load(point).summary
+    except ImportError as error:
+        return f"(cannot be loaded: {error})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

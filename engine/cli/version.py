@@ -1,0 +1,31 @@
+"""`stallwatch version`."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+
+class VersionCommand:
+    """Print the version."""
+
+    summary = "print the version"
+    example = "stallwatch version --format json"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add --format."""
+        parser.add_argument("--format", choices=("text", "json"), default="text")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print; exit 0."""
+        facts = {"version": version("stallwatch"), "python": platform.python_version()}
+        if args.format == "json":
+            print(json.dumps(facts))
+        else:
+            print(f"stallwatch {facts['version']} (Python {facts['python']})")
+        return 0

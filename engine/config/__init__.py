@@ -1,0 +1,1 @@
+"""The configuration file: model and loader with located errors."""

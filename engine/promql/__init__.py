@@ -1,0 +1,1 @@
+"""Evaluation of PromQL over a whole axis at once."""

@@ -1,0 +1,103 @@
+"""What engine asks of the parts that plug into it: probes, commands, delivery.
+
+Implementations register by entry point (`stallwatch.probes`, `stallwatch.commands`,
+`stallwatch.receivers`, `stallwatch.notifiers`) and are loaded by name; engine never imports them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import argparse
+    import sqlite3
+    from collections.abc import Callable, Sequence
+
+    from engine.alerts.alert import Alert
+    from engine.config.model import Config
+    from engine.readings import ProbeOptions, ProbeStatus, Produced, Reading
+
+
+class Probe(Protocol):
+    """A source of readings. One thread calls start, poll, collect and stop, in that order.
+
+    No method raises for what the machine lacks: that is a ProbeStatus.
+    """
+
+    name: str
+
+    def start(self, options: ProbeOptions, emit: Callable[[Reading], None]) -> ProbeStatus:
+        """Attach. `emit` hands a reading to the queue and never blocks."""
+        ...
+
+    def poll(self) -> None:
+        """Drain rings, follow new processes. Called about twice a second, must not block."""
+        ...
+
+    def produced(self) -> Produced:
+        """Read the kernel's own counters. Called just before `collect`."""
+        ...
+
+    def collect(self) -> None:
+        """Drain maps: emit everything that was counted since the last call."""
+        ...
+
+    def status(self) -> ProbeStatus:
+        """The present state."""
+        ...
+
+    def stop(self) -> None:
+        """Detach everything. May be called at any time, twice too."""
+        ...
+
+
+class Command(Protocol):
+    """A subcommand. `example` closes its --help."""
+
+    summary: str
+    example: str
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        ...
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; the exit status: 0 done, 1 found something, 2 could not run.
+
+        Raises StallwatchError for what the user can mend (shown, exit 2).
+        """
+        ...
+
+
+class Delivery(Protocol):
+    """Takes alerts that fired or resolved and sees to it that receivers hear of them."""
+
+    def enqueue(self, connection: sqlite3.Connection, alerts: Sequence[Alert]) -> None:
+        """Write to the outbox inside the caller's transaction, so that alert state and outbox
+        commit together or not at all. Each alert has just turned firing or resolved.
+        """  # noqa: D205 - one sentence
+        ...
+
+    def start(self) -> None:
+        """Begin to send, what an earlier run left behind first."""
+        ...
+
+    def wake(self) -> None:
+        """The transaction that enqueued is committed."""
+        ...
+
+    def samples(self) -> Sequence[tuple[str, tuple[tuple[str, str], ...], str, float]]:
+        """The stallwatch_notify_* metrics now: (name, labels, "counter" or "gauge", value)."""
+        ...
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Stop sending; what is not sent stays in the outbox."""
+        ...
+
+
+class OpenDelivery(Protocol):
+    """Entry point `stallwatch.notifiers`: builds the delivery for a configuration."""
+
+    def __call__(self, config: Config, state_path: str) -> Delivery:
+        """`state_path` is state.db; the tables of the outbox are made here if missing."""
+        ...

@@ -1,0 +1,1 @@
+"""Delivery: outbox, receivers and message templates."""

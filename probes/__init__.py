@@ -1,0 +1,1 @@
+"""On-node probes, one folder each, and the loader that attaches them."""

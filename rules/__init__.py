@@ -1,0 +1,1 @@
+"""The rule language: model, loader, PromQL parser, templates and the shipped packs."""

@@ -1,0 +1,98 @@
+"""Text with a place: spans, problems and how a problem is shown under its line."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from rules.errors import StallwatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """A half-open range of character offsets, [start, end), into a text."""
+
+    start: int
+    end: int
+
+    def shift(self, offset: int) -> Span:
+        """The same span in a text that has `offset` more characters in front."""
+        return Span(self.start + offset, self.end + offset)
+
+    def to(self, other: Span) -> Span:
+        """The smallest span that covers both."""
+        return Span(min(self.start, other.start), max(self.end, other.end))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text and the name that messages use for it (a path, or `<expression>`)."""
+
+    name: str
+    text: str
+    _line_starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        starts = [0]
+        starts.extend(i + 1 for i, char in enumerate(self.text) if char == "\n")
+        object.__setattr__(self, "_line_starts", tuple(starts))
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column of a character offset, both counted from 1."""
+        offset = max(0, min(offset, len(self.text)))
+        line = bisect.bisect_right(self._line_starts, offset) - 1
+        return line + 1, offset - self._line_starts[line] + 1
+
+    def line(self, number: int) -> str:
+        """Line `number`, counted from 1, without its newline."""
+        start = self._line_starts[number - 1]
+        end = self.text.find("\n", start)
+        return self.text[start : end if end >= 0 else len(self.text)].rstrip("\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong at one place. Data only: `render` turns it into text.
+
+    `message` says what is wrong, `hint` how to mend it; `code` is stable and machine-readable.
+    """
+
+    source: Source
+    span: Span
+    message: str
+    hint: str = ""
+    code: str = ""
+    severity: Severity = "error"
+
+    @property
+    def place(self) -> str:
+        """`file:line:column`."""
+        line, column = self.source.position(self.span.start)
+        return f"{self.source.name}:{line}:{column}"
+
+    def render(self) -> str:
+        """The place and message, the line, a caret under the span, and the hint."""
+        line, column = self.source.position(self.span.start)
+        text = self.source.line(line)
+        width = max(1, min(self.span.end - self.span.start, len(text) - column + 1))
+        # A tab before the caret must be a tab below it too, or the caret slips.
+        pad = "".join("\t" if char == "\t" else " " for char in text[: column - 1])
+        label = "" if self.severity == "error" else f"{self.severity}: "
+        shown = [f"{self.place}: {label}{self.message}", f"    {text}", f"    {pad}{'^' * width}"]
+        if self.hint:
+            shown.append(f"    hint: {self.hint}")
+        return "\n".join(shown)
+
+
+class ProblemsError(StallwatchError):
+    """One or more located problems; the text shows all of them."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems: tuple[Problem, ...] = tuple(problems)
+        super().__init__("\n".join(problem.render() for problem in self.problems))
