@@ -1,0 +1,41 @@
+# Two commands do everything: `make run` starts the agent here, `make test` passes the tests.
+# Both set up what is missing first (scripts/setup.sh).
+
+STALLWATCH = .venv/bin/stallwatch
+PYTEST = .venv/bin/python -m pytest
+# A machine whose Python is started with PYTHONPATH or PYTHONHOME set must not leak into the venv.
+unexport PYTHONPATH PYTHONHOME
+
+.PHONY: run test check e2e soak venv venv-dev venv-e2e clean
+
+run: venv
+	@$(STALLWATCH) run $(ARGS)
+
+test: venv-dev
+	@$(PYTEST) tests --ignore=tests/e2e $(ARGS)
+
+check: venv-dev
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+	@.venv/bin/python scripts/check_docs.py
+
+e2e: venv-e2e
+	@$(PYTEST) tests/e2e $(ARGS)
+
+# The shipped pack itself, durations undivided: about half an hour.
+soak: venv-e2e
+	@STALLWATCH_SOAK=1 $(PYTEST) tests/e2e/test_first_light.py $(ARGS)
+
+venv:
+	@sh scripts/setup.sh
+
+venv-dev:
+	@sh scripts/setup.sh --dev
+
+venv-e2e:
+	@sh scripts/setup.sh --dev --torch
+
+clean:
+	rm -rf .venv dist build
