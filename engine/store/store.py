@@ -1,0 +1,295 @@
+"""The live window: what rules and the API read, bounded in time, series and events."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections import Counter, deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.matching import Selection, matcher_key
+from engine.series import Series, stale_mask
+from engine.store.block import Block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from engine.flush import Flush, TaskEvent
+    from engine.labels import Labels
+    from engine.series import BoolArray, Float64Array, Int64Array, Queryable
+    from rules.promql.ast import Matcher
+
+HOUR_MS = 3_600_000
+_NEVER = np.iinfo(np.int64).min
+_CACHED_SELECTIONS = 512
+
+
+class Store:
+    """A window of samples and events. One writer and any number of readers.
+
+    `window_ms`: at least so much is kept, counted back from the newest sample. `max_series` and
+    `max_events` bound memory. What is refused is counted in `dropped_total` by reason:
+    `out_of_order` (a time <= the newest of its series), `too_old` (before the window),
+    `series_limit` (a new series over the bound), `evicted_series` (series that had ended, given
+    up to make room), `event_limit`.
+    """
+
+    def __init__(
+        self,
+        window_ms: int = 2 * HOUR_MS,
+        max_series: int = 100_000,
+        max_events: int = 50_000,
+    ) -> None:
+        self.window_ms = window_ms
+        self.max_series = max_series
+        self.max_events = max_events
+        self.dropped_total: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._blocks: list[Block] = []
+        self._ids: dict[Labels, int] = {}
+        self._labels: list[Labels | None] = []
+        self._newest: Int64Array = np.full(64, _NEVER, dtype=np.int64)
+        self._ended: BoolArray = np.zeros(64, dtype=np.bool_)
+        self._blocks_of: Counter[int] = Counter()
+        self._unused: list[int] = []
+        self._by_name: dict[str, set[int]] = {}
+        self._selections: dict[object, Int64Array] = {}
+        self._newest_ms = _NEVER
+        self._events: deque[TaskEvent] = deque()
+        self._events_by_task: dict[str, deque[TaskEvent]] = {}
+
+    @property
+    def series_count(self) -> int:
+        """Series that have a sample in the window."""
+        with self._lock:
+            return len(self._ids)
+
+    @property
+    def newest_ms(self) -> int | None:
+        """The time of the newest sample; None while empty."""
+        with self._lock:
+            return None if self._newest_ms == _NEVER else self._newest_ms
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held by samples (labels and events not counted)."""
+        with self._lock:
+            return sum(block.nbytes for block in self._blocks)
+
+    def append(self, flush: Flush) -> None:
+        """Take a flush in."""
+        with self._lock:
+            self._write(flush.timestamp_ms, flush.labels, flush.values)
+            self._write_events(flush.events, flush.timestamp_ms)
+
+    def append_samples(
+        self, timestamp_ms: int, labels: Sequence[Labels], values: Float64Array
+    ) -> None:
+        """Take in what a rule recorded at a time: float64[n] for n label sets."""
+        with self._lock:
+            self._write(timestamp_ms, labels, values)
+
+    def refill(self, source: Queryable, end_ms: int) -> None:
+        """Load the window that ends at `end_ms` from a recording, at start."""
+        rows: dict[int, tuple[list[Labels], list[float]]] = {}
+        for series in source.select((), end_ms - self.window_ms, end_ms):
+            # .tolist() keeps a marker's bits: a float64 is copied, not computed with.
+            for time_ms, value in zip(
+                series.timestamps_ms.tolist(), series.values.tolist(), strict=True
+            ):
+                labels, values = rows.setdefault(time_ms, ([], []))
+                labels.append(series.labels)
+                values.append(value)
+        with self._lock:
+            for time_ms in sorted(rows):
+                labels, values = rows[time_ms]
+                self._write(time_ms, labels, np.array(values, dtype=np.float64))
+
+    def refill_events(self, events: Iterable[TaskEvent]) -> None:
+        """Load events from a recording, at start."""
+        with self._lock:
+            ordered = sorted(events, key=lambda event: event.flush_ms)
+            if ordered:
+                self._write_events(ordered, ordered[-1].flush_ms)
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
+        """See `engine.series.Queryable`. Series sampled together share one timestamps array."""
+        with self._lock:
+            ids = self._matching(matchers)
+            labels = [self._labels[own] for own in ids.tolist()]
+            parts = [
+                block.read(start_ms, end_ms, ids, len(self._labels))
+                for block in self._blocks
+                if block.last_ms >= start_ms and block.first_ms <= end_ms
+            ]
+        if not parts or not labels:
+            return []
+        times = np.concatenate([part[0] for part in parts])
+        values = np.ascontiguousarray(np.concatenate([part[1] for part in parts]).T)
+        present = np.ascontiguousarray(np.concatenate([part[2] for part in parts]).T)
+        return _series(labels, times, values, present)
+
+    def events(
+        self, task_id: str, start_ms: int, end_ms: int, visible_at_ms: int
+    ) -> Sequence[TaskEvent]:
+        """See `engine.flush.EventSource`."""
+        with self._lock:
+            events = list(self._events_by_task.get(task_id, ()))
+        found = [
+            event
+            for event in events
+            if start_ms <= event.time_ms <= end_ms and event.flush_ms <= visible_at_ms
+        ]
+        return sorted(found, key=lambda event: event.time_ms)
+
+    def _write(self, time_ms: int, labels: Sequence[Labels], values: Float64Array) -> None:
+        if self._newest_ms != _NEVER and time_ms < self._newest_ms - self.window_ms:
+            self.dropped_total["too_old"] += len(labels)
+            return
+        ids: list[int] = []
+        kept: list[int] = []
+        for position, own_labels in enumerate(labels):
+            own = self._ids.get(own_labels)
+            if own is None:
+                own = self._admit(own_labels)
+            if own is None:
+                self.dropped_total["series_limit"] += 1
+            elif time_ms <= self._newest[own]:
+                self.dropped_total["out_of_order"] += 1
+            else:
+                # Not ended while this write lasts, or making room could evict it half-written.
+                self._newest[own], self._ended[own] = time_ms, False
+                ids.append(own)
+                kept.append(position)
+        if not ids:
+            return
+        taken = np.asarray(values, dtype=np.float64)[kept]
+        self._ended[ids] = stale_mask(taken)
+        for own in self._block_for(time_ms, len(ids)).put(time_ms, ids, taken):
+            self._blocks_of[own] += 1
+        self._newest_ms = max(self._newest_ms, time_ms)
+        self._expire()
+
+    def _block_for(self, time_ms: int, columns: int) -> Block:
+        if not self._blocks or (self._blocks[-1].full and time_ms > self._blocks[-1].last_ms):
+            if self._blocks:
+                self._blocks[-1].seal()
+            self._blocks.append(Block(columns))
+            return self._blocks[-1]
+        if time_ms >= self._blocks[-1].first_ms:
+            return self._blocks[-1]
+        firsts = [block.first_ms for block in self._blocks]
+        return self._blocks[max(0, bisect.bisect_right(firsts, time_ms) - 1)]
+
+    def _admit(self, labels: Labels) -> int | None:
+        if len(self._ids) >= self.max_series and not self._evict_ended():
+            return None
+        if self._unused:
+            own = self._unused.pop()
+            self._labels[own] = labels
+        else:
+            own = len(self._labels)
+            self._labels.append(labels)
+            if own == self._newest.size:
+                self._newest = np.concatenate([self._newest, np.full(own, _NEVER)])
+                self._ended = np.concatenate([self._ended, np.zeros(own, dtype=np.bool_)])
+        self._newest[own], self._ended[own] = _NEVER, False
+        self._ids[labels] = own
+        self._by_name.setdefault(labels.name, set()).add(own)
+        self._selections.clear()
+        return own
+
+    def _evict_ended(self) -> bool:
+        """Give up the series that ended longest ago; False if none has ended."""
+        ended = np.flatnonzero(self._ended)
+        if not ended.size:
+            return False
+        own = int(ended[np.argmin(self._newest[ended])])
+        for block in self._blocks:
+            block.forget(own)
+        self._forget(own)
+        self.dropped_total["evicted_series"] += 1
+        return True
+
+    def _forget(self, own: int) -> None:
+        labels = self._labels[own]
+        if labels is None:
+            return
+        self._labels[own] = None
+        self._ended[own] = False
+        del self._ids[labels], self._blocks_of[own]
+        self._by_name[labels.name].discard(own)
+        if not self._by_name[labels.name]:
+            del self._by_name[labels.name]
+        self._unused.append(own)
+        self._selections.clear()
+
+    def _expire(self) -> None:
+        horizon = self._newest_ms - self.window_ms
+        while len(self._blocks) > 1 and self._blocks[0].last_ms < horizon:
+            for own in self._blocks.pop(0).series_ids:
+                self._blocks_of[own] -= 1
+                if self._blocks_of[own] <= 0:
+                    self._forget(own)
+
+    def _matching(self, matchers: Sequence[Matcher]) -> Int64Array:
+        key = matcher_key(matchers)
+        found = self._selections.get(key)
+        if found is None:
+            selection = Selection(matchers)
+            named: Iterable[int] = (
+                self._by_name.get(selection.name, ()) if selection.name else self._ids.values()
+            )
+            rows = [
+                (labels, own)
+                for own in named
+                if (labels := self._labels[own]) is not None and selection.accepts(labels)
+            ]
+            rows.sort(key=lambda row: row[0].pairs)
+            found = np.array([own for _, own in rows], dtype=np.int64)
+            if len(self._selections) >= _CACHED_SELECTIONS:
+                self._selections.clear()
+            self._selections[key] = found
+        return found
+
+    def _write_events(self, events: Sequence[TaskEvent], flush_ms: int) -> None:
+        for event in events:
+            if len(self._events) >= self.max_events:
+                self._drop_oldest_event()
+                self.dropped_total["event_limit"] += 1
+            self._events.append(event)
+            self._events_by_task.setdefault(event.task_id, deque()).append(event)
+        while self._events and self._events[0].flush_ms < flush_ms - self.window_ms:
+            self._drop_oldest_event()
+
+    def _drop_oldest_event(self) -> None:
+        oldest = self._events.popleft()
+        own = self._events_by_task[oldest.task_id]
+        own.popleft()
+        if not own:
+            del self._events_by_task[oldest.task_id]
+
+
+def _series(
+    labels: Sequence[Labels | None], times: Int64Array, values: Float64Array, present: BoolArray
+) -> list[Series]:
+    """Rows of a matrix as series; equal presence means the same timestamps object."""
+    shared: dict[bytes, Int64Array] = {}
+    found = []
+    complete = present.all(axis=1)
+    for row, own in enumerate(labels):
+        if own is None:
+            continue
+        if complete[row]:
+            found.append(Series(own, times, values[row]))
+            continue
+        mask = present[row]
+        if not mask.any():
+            continue
+        key = mask.tobytes()
+        if key not in shared:
+            shared[key] = times[mask]
+        found.append(Series(own, shared[key], values[row][mask]))
+    return found
