@@ -72,11 +72,13 @@ class Watched:
     """A process that belongs to a task though it has produced nothing yet.
 
     Makes the task known, so that its counters start with a 0 sample. `metrics` are the counters
-    to start: (metric, labels).
+    to start: (metric, labels). `library`: the watched library it maps, if that is why it is
+    watched; only then may its process group stand for a task.
     """
 
     process: Process
     metrics: tuple[tuple[str, Pairs], ...] = ()
+    library: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Readings of processes become samples of tasks and ranks."""

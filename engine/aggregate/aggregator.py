@@ -1,0 +1,151 @@
+"""The aggregator: readings in, one `Flush` per interval out.
+
+It also counts *consumed*: a reading's weight is added where the decoded value enters, nowhere
+else, so that the drift against what the kernel produced is a real comparison.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.aggregate.identity import Owner, TaskDirectory
+from engine.flush import Flush, TaskEvent
+from engine.readings import Count, Event, Gone, Level, Process, Watched
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.aggregate.fold import Fold
+    from engine.labels import Labels
+    from engine.readings import Reading
+
+NO_TASK = Owner()
+# How many flushes the owner of a dead process is remembered: TCP goes on for it for a while.
+GRAVE_FLUSHES = 6
+
+
+@dataclass(slots=True)
+class Aggregator:
+    """Owns the fold of one node. Not thread-safe: one thread adds and flushes.
+
+    `max_events` bounds the events of one flush; what is over is dropped and counted.
+    """
+
+    fold: Fold
+    directory: TaskDirectory
+    max_events: int = 10_000
+    consumed: dict[tuple[str, str], int] = field(default_factory=dict)
+    dropped_events: dict[tuple[str, str], int] = field(default_factory=dict)
+    _events: list[tuple[Event, Owner]] = field(default_factory=list)
+    _members: dict[str, set[Process]] = field(default_factory=dict)
+    _owners: dict[Process, Owner] = field(default_factory=dict)
+    _graves: dict[Process, tuple[Owner, int]] = field(default_factory=dict)
+    _flushes: int = 0
+
+    def add(self, probe: str, reading: Reading) -> None:
+        """Take one reading of a probe."""
+        match reading:
+            case Count(process=process):
+                self._consume(probe, reading)
+                self.fold.count(self._group(process), reading)
+            case Level(process=process):
+                self._consume(probe, reading)
+                self.fold.level(self._group(process), reading)
+            case Event(process=process):
+                self._event(probe, reading, process)
+            case Watched(process=process, metrics=metrics, library=library):
+                owner = self._owner(process, library=bool(library))
+                if owner.task_id:
+                    self.fold.start((owner.task_id, owner.rank), metrics)
+            case Gone(process=process):
+                self._gone(process)
+
+    def flush(self, timestamp_ms: int, own: Iterable[tuple[Labels, float]] = ()) -> Flush:
+        """Everything since the last flush, stamped `timestamp_ms`; `own` are the agent's metrics.
+
+        The caller gives multiples of the flush interval, in order.
+        """
+        samples = [*self.fold.flush(), *own]
+        self._reap()
+        node = self.fold.base.get("node")
+        events = tuple(
+            TaskEvent(
+                time_ms=min(event.time_ms, timestamp_ms),
+                flush_ms=timestamp_ms,
+                kind=event.kind,
+                node=node,
+                task_id=owner.task_id,
+                rank=owner.rank,
+                pid=event.process.pid if event.process else 0,
+                fields=event.fields,
+            )
+            for event, owner in self._events
+        )
+        self._events.clear()
+        labels = tuple(label for label, _ in samples)
+        values = np.array([value for _, value in samples], dtype=np.float64)
+        return Flush(timestamp_ms, labels, values, events)
+
+    def tasks(self) -> dict[str, int]:
+        """Live processes by task."""
+        return {task_id: len(members) for task_id, members in self._members.items()}
+
+    def _consume(self, probe: str, reading: Count | Level | Event) -> None:
+        key = (probe, reading.stream)
+        self.consumed[key] = self.consumed.get(key, 0) + reading.weight
+
+    def _event(self, probe: str, event: Event, process: Process | None) -> None:
+        if len(self._events) >= self.max_events:
+            key = (probe, event.stream)
+            self.dropped_events[key] = self.dropped_events.get(key, 0) + max(1, event.weight)
+            return
+        self._consume(probe, event)
+        self._events.append((event, self._owner(process)))
+
+    def _group(self, process: Process | None) -> tuple[str, str]:
+        owner = self._owner(process)
+        # A socket may retransmit after its process has gone; with the task gone too, the series
+        # have ended and must not come back to life.
+        if process in self._graves and owner.task_id not in self._members:
+            owner = NO_TASK
+        return owner.task_id, owner.rank
+
+    def _owner(self, process: Process | None, *, library: bool = False) -> Owner:
+        if process is None:
+            return NO_TASK
+        if process in self._graves:
+            return self._graves[process][0]
+        known = self._owners.get(process)
+        if known is not None and (known.task_id or not library):
+            return known
+        owner = self._owners[process] = self.directory.lookup(process, library=library)
+        if owner.task_id:
+            self._members.setdefault(owner.task_id, set()).add(process)
+            self.fold.revive(owner.task_id)
+        return owner
+
+    def _gone(self, process: Process) -> None:
+        owner = self._owners.pop(process, None)
+        self.directory.forget(process)
+        if owner is None:
+            return
+        self._graves[process] = (owner, self._flushes + GRAVE_FLUSHES)
+        members = self._members.get(owner.task_id)
+        if members is None:
+            return
+        members.discard(process)
+        if not members:
+            del self._members[owner.task_id]
+            self.fold.end(owner.task_id)
+
+    def _reap(self) -> None:
+        """Find the dead ourselves: a probe that was off at the time cannot tell."""
+        procfs = self.directory.procfs
+        for process in [p for p in self._owners if not procfs.alive(p)]:
+            self._gone(process)
+        self._flushes += 1
+        for process in [p for p, (_, until) in self._graves.items() if until < self._flushes]:
+            del self._graves[process]

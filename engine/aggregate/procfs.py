@@ -1,0 +1,89 @@
+"""What /proc tells of one process. A process that is gone or not ours to read answers None.
+
+Layouts: proc(5), `/proc/PID/stat`, `environ`, `cgroup`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.readings import Process
+
+CLOCK_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """Fields of `/proc/PID/stat`: 2 (comm), 5 (pgrp) and 22 (starttime, ticks after boot)."""
+
+    comm: str
+    process_group: int
+    start_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Procfs:
+    """A proc file system, by default the agent's own view of it."""
+
+    root: Path = Path("/proc")
+
+    def stat(self, pid: int) -> Stat | None:
+        """The stat line of a process."""
+        text = self._read(pid, "stat")
+        if text is None:
+            return None
+        # comm may hold spaces and parentheses: it ends at the last one.
+        opening, closing = text.find(b"("), text.rfind(b")")
+        fields = text[closing + 2 :].split()
+        comm = text[opening + 1 : closing].decode("utf-8", "replace")
+        return Stat(comm, int(fields[2]), int(fields[19]))
+
+    def identify(self, pid: int) -> Process | None:
+        """The process that has this pid now."""
+        stat = self.stat(pid)
+        return None if stat is None else Process(pid, stat.start_ticks)
+
+    def alive(self, process: Process) -> bool:
+        """Whether the very same process still runs (a zombie counts until it is reaped)."""
+        stat = self.stat(process.pid)
+        return stat is not None and stat.start_ticks == process.start_ticks
+
+    def environ(self, pid: int) -> dict[str, str] | None:
+        """The environment the process was started with, not what it set later."""
+        text = self._read(pid, "environ")
+        if text is None:
+            return None
+        entries = (entry.partition(b"=") for entry in text.split(b"\0") if b"=" in entry)
+        return {
+            name.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+            for name, _, value in entries
+        }
+
+    def cgroups(self, pid: int) -> tuple[str, ...]:
+        """The paths in `/proc/PID/cgroup`, all hierarchies."""
+        text = self._read(pid, "cgroup")
+        if text is None:
+            return ()
+        lines = text.decode("utf-8", "replace").splitlines()
+        return tuple(line.split(":", 2)[2] for line in lines if line.count(":") >= 2)
+
+    def pids(self) -> list[int]:
+        """Every process there is."""
+        return [int(path.name) for path in self.root.iterdir() if path.name.isdigit()]
+
+    def boot_time_seconds(self) -> float:
+        """When the machine booted, unix seconds (`btime` of /proc/stat)."""
+        with (self.root / "stat").open("rb") as file:
+            for line in file:
+                if line.startswith(b"btime "):
+                    return float(line.split()[1])
+        return 0.0
+
+    def _read(self, pid: int, name: str) -> bytes | None:
+        try:
+            return (self.root / str(pid) / name).read_bytes() or None
+        except OSError:
+            # Gone, or another user's: both are everyday answers here.
+            return None
