@@ -1,0 +1,1 @@
+"""The agent's HTTP side: metrics, health and Prometheus' query API."""

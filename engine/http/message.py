@@ -1,0 +1,125 @@
+"""A request and a response as data, and Prometheus' JSON envelope around an answer."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from engine.timestamps import parse_timestamp
+from rules.errors import StallwatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ErrorType = Literal["bad_data", "execution", "timeout", "unavailable", "not_found", "internal"]
+# web/api/v1/api.go, respondError.
+STATUS: dict[ErrorType, int] = {
+    "bad_data": 400,
+    "execution": 422,
+    "timeout": 503,
+    "unavailable": 503,
+    "not_found": 404,
+    "internal": 500,
+}
+_DURATION = re.compile(
+    r"(?:(\d{1,15})y)?(?:(\d{1,15})w)?(?:(\d{1,15})d)?(?:(\d{1,15})h)?(?:(\d{1,15})m)?(?:(\d{1,15})s)?(?:(\d{1,15})ms)?"
+)
+MAX_DURATION_MS = 10**15
+_UNITS_MS = (31_536_000_000, 604_800_000, 86_400_000, 3_600_000, 60_000, 1000, 1)
+
+
+class ApiError(StallwatchError):
+    """A request that gets Prometheus' error envelope as its answer."""
+
+    def __init__(self, error_type: ErrorType, message: str) -> None:
+        super().__init__(message)
+        self.error_type = error_type
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`parameters` are those of the query string and the form, values in order."""
+
+    method: str
+    path: str
+    parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    accept: str = ""
+
+    def text(self, name: str, default: str = "") -> str:
+        """The first value of a parameter."""
+        values = self.parameters.get(name)
+        return values[0] if values else default
+
+    def time_ms(self, name: str, default_ms: int | None = None) -> int:
+        """A time parameter; raises ApiError when it is missing without default or no time."""
+        text = self.text(name)
+        if not text and default_ms is not None:
+            return default_ms
+        try:
+            return parse_timestamp(text)
+        except ValueError as error:
+            raise ApiError("bad_data", f'invalid parameter "{name}": {error}') from error
+
+    def duration_ms(self, name: str) -> int:
+        """A duration (`15s`, or seconds as a number); raises ApiError for anything else."""
+        text = self.text(name)
+        match = _DURATION.fullmatch(text)
+        if text and match is not None:
+            parts = match.groups(default="0")
+            total_ms = sum(int(part) * unit for part, unit in zip(parts, _UNITS_MS, strict=True))
+            if total_ms < MAX_DURATION_MS:
+                return total_ms
+        try:
+            seconds = float(text)
+            if math.isfinite(seconds) and abs(seconds) * 1000 < MAX_DURATION_MS:
+                return round(seconds * 1000)
+        except ValueError:
+            pass
+        message = f'invalid parameter "{name}": cannot parse "{text}" to a valid duration'
+        raise ApiError("bad_data", message)
+
+    def count(self, name: str) -> int:
+        """A number that is not negative, 0 when missing (which means: no limit)."""
+        text = self.text(name, "0")
+        if not text.isdecimal() or len(text) > 18:
+            message = f'invalid parameter "{name}": must be a number that is not negative'
+            raise ApiError("bad_data", message)
+        return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What goes back; `headers` beyond Content-Type and Content-Length."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def plain(status: int, text: str) -> Response:
+    """One line of text."""
+    return Response(status, f"{text}\n".encode(), "text/plain; charset=utf-8")
+
+
+def success(data: Any, warnings: tuple[str, ...] = (), infos: tuple[str, ...] = ()) -> Response:
+    """The envelope of an answer."""
+    envelope: dict[str, Any] = {"status": "success", "data": data}
+    if warnings:
+        envelope["warnings"] = list(warnings)
+    if infos:
+        envelope["infos"] = list(infos)
+    return Response(200, _json(envelope))
+
+
+def failure(error_type: ErrorType, message: str) -> Response:
+    """The envelope of an error."""
+    envelope = {"status": "error", "errorType": error_type, "error": message}
+    return Response(STATUS[error_type], _json(envelope))
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()

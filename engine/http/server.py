@@ -1,0 +1,214 @@
+"""The listening side: bounded threads, bounded requests, loopback unless told otherwise."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import socketserver
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from engine.http.application import Application
+from engine.http.message import Request, Response, failure, plain
+from rules.errors import StallwatchError
+
+if TYPE_CHECKING:
+    from engine.http.sources import Sources
+
+logger = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 1 << 20
+MAX_FIELDS = 1000
+MAX_CONNECTIONS = 64
+IDLE_SECONDS = 30.0
+POLL_SECONDS = 0.1  # how soon stop() is noticed
+FORM = "application/x-www-form-urlencoded"
+
+
+class ListenError(StallwatchError):
+    """The address cannot be listened on; says which and why."""
+
+
+class HttpServer:
+    """A running server. `address` is (host, port) as bound, `url` what a client uses."""
+
+    def __init__(self, server: _Server) -> None:
+        self._server = server
+        self._thread = threading.Thread(
+            target=server.serve_forever, args=(POLL_SECONDS,), name="http", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port; the port that the kernel chose when 0 was asked for."""
+        host, port = self._server.server_address[:2]
+        return str(host), port
+
+    @property
+    def url(self) -> str:
+        """`http://127.0.0.1:9466`."""
+        host, port = self.address
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def stop(self) -> None:
+        """Close the listening socket; answers under way are finished by their own threads."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(timeout=5)
+
+
+def serve(listen: str, sources: Sources) -> HttpServer:
+    """Listen on `host:port` (`[::1]:9466`, `:9466` for every interface) and answer in threads.
+
+    Raises ListenError when the address is no address, taken or not ours.
+    """
+    host, port = parse_listen(listen)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    server_class = type("_Server", (_Server,), {"address_family": family})
+    try:
+        return HttpServer(server_class((host, port), Application(sources)))
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise ListenError(
+            f"stallwatch: cannot listen on {listen}: {reason}\n"
+            "    hint: --listen HOST:PORT (or `listen:` in stallwatch.yaml) chooses another address"
+        ) from error
+
+
+def parse_listen(listen: str) -> tuple[str, int]:
+    """Host and port of `host:port`; raises ListenError."""
+    host, separator, port = listen.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        separator = ""
+    if not separator or not port.isdecimal() or int(port) > 65535:
+        raise ListenError(
+            f"stallwatch: '{listen}' is no address to listen on\n"
+            "    hint: write HOST:PORT, for example 127.0.0.1:9466 or [::1]:9466"
+        )
+    return host, int(port)
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    # Not http.server.HTTPServer: that one asks the resolver for a name at start.
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 64
+
+    def __init__(self, address: tuple[str, int], application: Application) -> None:
+        self.application = application
+        self._connections = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        super().__init__(address, _Handler)
+        host = str(self.server_address[0])
+        self.loopback_only = ipaddress.ip_address(host.partition("%")[0]).is_loopback
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """A thread per connection, but never more than MAX_CONNECTIONS."""
+        if not self._connections.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no more threads on this machine
+            self._connections.release()
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer one connection, then make room."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._connections.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+        """A client that went away is its own affair; no traceback on standard error."""
+        logger.debug("connection from %s broke: %s", client_address, sys.exc_info()[1])
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    timeout = IDLE_SECONDS
+    disable_nagle_algorithm = True
+
+    def version_string(self) -> str:
+        return "stallwatch"
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        self._answer()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        logger.debug("%s %s", self.address_string(), format % args)
+
+    def _answer(self) -> None:
+        refused = self._refusal()
+        self._send(refused or self.server.application.handle(self._request()))
+
+    def _refusal(self) -> Response | None:
+        """What is wrong with the request before it is read, or None. Ends the connection."""
+        problem: Response | None = None
+        length = self.headers.get("Content-Length", "0")
+        if not _host_is_ours(self.headers.get("Host", ""), self.server.loopback_only):
+            # A page in a browser on this machine must not reach the agent through a DNS name
+            # of its own that it points at 127.0.0.1.
+            problem = plain(403, "this address answers to localhost and to IP addresses only")
+        elif "Transfer-Encoding" in self.headers:
+            problem = plain(411, "a body needs a Content-Length")
+        elif not length.isdecimal():
+            problem = plain(400, "Content-Length is no number")
+        elif int(length[:12]) > MAX_BODY_BYTES:
+            problem = plain(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
+        elif int(length) and self.headers.get_content_type() != FORM:
+            problem = failure("bad_data", f"a body must be {FORM}")
+        if problem is not None:
+            self.close_connection = True
+        return problem
+
+    def _request(self) -> Request:
+        path, _, query = self.path.partition("?")
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        fields: dict[str, tuple[str, ...]] = {}
+        for part in (body.decode("utf-8", "replace"), query):
+            for name, value in parse_qsl(part, keep_blank_values=True):
+                if len(fields) < MAX_FIELDS:
+                    fields[name] = (*fields.get(name, ()), value)
+        accept = self.headers.get("Accept", "")
+        return Request(self.command, path, fields, accept)
+
+    def _send(self, response: Response) -> None:
+        self.send_response(response.status)
+        self.send_header("Content-Type", response.content_type)
+        self.send_header("Content-Length", str(len(response.body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        for name, value in response.headers:
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(response.body)
+
+
+def _host_is_ours(host: str, loopback_only: bool) -> bool:
+    if not loopback_only or not host:
+        return True
+    name = host.partition("]")[0][1:] if host.startswith("[") else host.partition(":")[0].lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

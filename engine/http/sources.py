@@ -1,0 +1,78 @@
+"""What the HTTP server shows: the live pipeline implements `Sources`, and so do tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.alerts.alert import Alert
+    from engine.promql.value import Axis, Result
+    from engine.series import Queryable
+    from rules.model import Rule
+
+# (name, labels, "counter" or "gauge", value), as every stage hands out its stallwatch_* metrics.
+OwnSample: TypeAlias = tuple[str, tuple[tuple[str, str], ...], str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStatus:
+    """A rule and how its last evaluation went; `last_evaluation_ms` None: not evaluated yet.
+
+    `alerts` are those pending or firing now, none for a recording rule.
+    """
+
+    rule: Rule
+    health: Literal["unknown", "ok", "err"] = "unknown"
+    last_error: str = ""
+    evaluation_seconds: float = 0.0
+    last_evaluation_ms: int | None = None
+    alerts: tuple[Alert, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """A rule group; `interval_ms` is the interval in force, the global one resolved."""
+
+    name: str
+    file: str
+    interval_ms: int
+    limit: int
+    rules: tuple[RuleStatus, ...]
+    evaluation_seconds: float = 0.0
+    last_evaluation_ms: int | None = None
+
+
+class Sources(Protocol):
+    """A view of the running agent. Called from several threads at once; must not block long."""
+
+    @property
+    def queryable(self) -> Queryable:
+        """The series, for `/api/v1/series` and `/api/v1/labels`."""
+        ...
+
+    def query(self, expression: str, axis: Axis) -> Result:
+        """Parse and evaluate over the store with the agent's options.
+
+        Raises ProblemsError for what does not parse, another StallwatchError (EvaluationError)
+        for what cannot be evaluated.
+        """
+        ...
+
+    def alerts(self) -> Sequence[Alert]:
+        """Pending and firing alerts of all rules."""
+        ...
+
+    def rule_groups(self) -> Sequence[GroupStatus]:
+        """All groups in file order."""
+        ...
+
+    def samples(self) -> Sequence[OwnSample]:
+        """The agent's own metrics now."""
+        ...
+
+    def unready(self) -> str:
+        """Why the agent is not ready yet; "" when it is."""
+        ...
