@@ -278,7 +278,9 @@ def _series(
     """Rows of a matrix as series; equal presence means the same timestamps object."""
     shared: dict[bytes, Int64Array] = {}
     found = []
-    complete = present.all(axis=1)
+    if not times.size:
+        return []
+    complete: BoolArray = np.asarray(present.all(axis=1))
     for row, own in enumerate(labels):
         if own is None:
             continue

@@ -139,9 +139,9 @@ def test_a_sample_costs_less_than_sixteen_bytes() -> None:
 )
 def test_matchers_read_an_absent_label_as_empty(question: Matcher, expected: list[str]) -> None:
     store = Store()
-    labels = (Labels.of(__name__="m"), Labels.of(__name__="m", rank="1"))
-    labels += (Labels.of(__name__="m", rank="0", task_id="t"),)
-    store.append(Flush(10, labels, np.array([1.0, 2.0, 3.0])))
+    labels: list[dict[str, str]] = [{}, {"rank": "1"}, {"rank": "0", "task_id": "t"}]
+    metric = tuple(Labels({"__name__": "m", **own}) for own in labels)
+    store.append(Flush(10, metric, np.array([1.0, 2.0, 3.0])))
     assert list(rows(store, [question])) == expected
 
 

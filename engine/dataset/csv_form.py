@@ -1,0 +1,162 @@
+"""CSV in long form: a row a sample; `timestamp`, `value`, `__name__`, other columns are labels.
+
+Python's csv reader in chunks of rows: a huge file costs its numbers and not its text, and unlike
+pandas' reader it tells a row that is too short, which is what a file that was cut short has.
+"""
+
+from __future__ import annotations
+
+import csv
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from engine.dataset.assembly import Assembly
+from engine.dataset.dataset import MemoryDataset
+from engine.dataset.errors import DataError
+from engine.dataset.long_form import (
+    SECONDS_NOTICE,
+    TIMESTAMP,
+    VALUE,
+    label_columns,
+    looks_like_seconds,
+    number_rows,
+)
+from engine.dataset.times import NAIVE_NOTICE, parse_times
+from engine.dataset.values import parse_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHUNK_ROWS = 100_000
+
+
+def read_csv(path: str) -> MemoryDataset:
+    """Read a file. Raises DataError with `file:line`."""
+    return _Reader(path).read()
+
+
+class _Reader:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.assembly = Assembly()
+        self.notices: dict[str, None] = {}
+        self.rows = 0
+        self.header: list[str] = []
+
+    def read(self) -> MemoryDataset:
+        with self._text() as file:
+            reader = csv.reader(file, strict=True)
+            self.header = self._header(reader)
+            while rows := self._rows(reader, CHUNK_ROWS):
+                self._take(rows)
+                self.rows += len(rows)
+        found = self.assembly.build()
+        if found.conflict is not None:
+            raise DataError(
+                self._place(found.conflict.row),
+                f"{found.conflict.labels} has a different value at the same timestamp "
+                f"({found.conflict.time_ms})",
+                "keep one of the rows, or add a column (a label) that tells the series apart",
+            )
+        if found.repeated:
+            self.notices[f"{found.repeated} rows that repeat a sample exactly are left out"] = None
+        if not found.series:
+            raise DataError(self.path, "holds a header and no samples", "add rows below the header")
+        return MemoryDataset(found.series, tuple(self.notices))
+
+    def _header(self, reader: Iterator[list[str]]) -> list[str]:
+        rows = self._rows(reader, 1)
+        if not rows:
+            raise DataError(self.path, "is empty", "expected a header line: timestamp,value,...")
+        header = [name.strip() for name in rows[0]]
+        for needed in (TIMESTAMP, VALUE):
+            if needed not in header:
+                raise DataError(
+                    f"{self.path}:1",
+                    f"there is no column '{needed}' (columns: {', '.join(header)})",
+                    "long form has the columns timestamp and value; __name__ and every other "
+                    "column are labels",
+                )
+        for name in header:
+            if header.count(name) > 1:
+                raise DataError(f"{self.path}:1", f"column '{name}' appears twice", "rename one")
+            if not name:
+                raise DataError(f"{self.path}:1", "a column has no name", "name or remove it")
+        return header
+
+    def _rows(self, reader: Iterator[list[str]], count: int) -> list[list[str]]:
+        try:
+            return list(islice(filter(None, reader), count))
+        except UnicodeDecodeError:
+            lines = Path(self.path).read_bytes().split(b"\n")
+            bad = next((n for n, line in enumerate(lines, 1) if not _is_utf8(line)), 1)
+            raise DataError(
+                f"{self.path}:{bad}",
+                "is not UTF-8 text",
+                "convert it, for example: iconv -f latin1 -t utf-8",
+            ) from None
+        except csv.Error as error:
+            what = str(error)
+            hint = 'quote fields that hold a comma or a quote: "a,""b"""'
+            if what == "unexpected end of data":
+                what = "a quoted field is not closed before the end of the file"
+                hint = "was the file cut short?"
+            line = getattr(reader, "line_num", 0)
+            raise DataError(f"{self.path}:{line}", what, hint) from None
+
+    def _take(self, rows: list[list[str]]) -> None:
+        width = len(self.header)
+        if set(map(len, rows)) != {width}:
+            bad = next(i for i, row in enumerate(rows) if len(row) != width)
+            raise DataError(
+                self._place(self.rows + bad),
+                f"the row has {len(rows[bad])} fields, the header has {width}",
+                'quote fields that hold a comma ("a,b"); was the file cut short?'
+                if len(rows[bad]) > width
+                else "write every field, empty ones too; was the file cut short?",
+            )
+        columns = dict(zip(self.header, zip(*rows, strict=True), strict=True))
+        times, naive, wrong = parse_times(columns[TIMESTAMP])
+        if wrong is not None:
+            raise DataError(
+                self._place(self.rows + wrong),
+                f"cannot read the timestamp '{columns[TIMESTAMP][wrong]}'",
+                "unix milliseconds (1700000000000) or RFC 3339 (2026-01-02T03:04:05Z)",
+            )
+        values, wrong = parse_values(columns[VALUE])
+        if wrong is not None:
+            raise DataError(
+                self._place(self.rows + wrong),
+                f"cannot read the value '{columns[VALUE][wrong]}'",
+                "a number, NaN, +Inf, -Inf, or stale for a staleness marker",
+            )
+        if naive:
+            self.notices[NAIVE_NOTICE] = None
+        if looks_like_seconds(times):
+            self.notices[SECONDS_NOTICE] = None
+        labels = {name: columns[name] for name in label_columns(self.header)}
+        self.assembly.add(number_rows(labels, len(rows), self.assembly), times, values)
+
+    def _text(self) -> TextIO:
+        return Path(self.path).open(encoding="utf-8-sig", newline="")
+
+    def _place(self, row: int) -> str:
+        """`file:line` of a data row; read again, because a quoted field may span lines."""
+        with self._text() as file:
+            reader = csv.reader(file)
+            line, seen = 1, -1
+            for fields in reader:
+                if fields and seen == row:
+                    break
+                seen += bool(fields)
+                line = reader.line_num + 1
+        return f"{self.path}:{line}"
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

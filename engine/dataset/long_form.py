@@ -1,0 +1,84 @@
+"""Long form, as CSV and Parquet share it: which columns mean what, and rows to series.
+
+A label whose own name would be taken for another column is written with the prefix `label.`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.labels import METRIC_NAME, Labels
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from engine.dataset.assembly import Assembly
+    from engine.series import Int64Array
+
+TIMESTAMP = "timestamp"
+VALUE = "value"
+DERIVED = "__derived__"
+DEFAULT_NAME = "value"
+_PREFIX = "label."
+_RESERVED = frozenset({TIMESTAMP, VALUE, DERIVED})
+# 10^11 ms is March 1973: no cluster recorded data then, but in seconds it is the year 5138.
+_SECONDS_BELOW = 100_000_000_000
+
+SECONDS_NOTICE = (
+    "timestamps look like unix seconds and were read as milliseconds; multiply them by 1000 if "
+    "seconds were meant"
+)
+
+
+def looks_like_seconds(times_ms: Int64Array) -> bool:
+    """True if all times fall where unix seconds of our days would."""
+    return bool(times_ms.size) and bool(
+        ((times_ms > _SECONDS_BELOW // 100) & (times_ms < _SECONDS_BELOW)).all()
+    )
+
+
+def column_of_label(name: str) -> str:
+    """The column that holds a label."""
+    return _PREFIX + name if name in _RESERVED or name.startswith(_PREFIX) else name
+
+
+def label_of_column(column: str) -> str:
+    """The label that a column holds."""
+    return column.removeprefix(_PREFIX)
+
+
+def labels_of_row(columns: Sequence[str], values: Sequence[str]) -> Labels:
+    """A row's labels; without a metric name it is called `value`."""
+    found = {label_of_column(column): value for column, value in zip(columns, values, strict=True)}
+    if not found.get(METRIC_NAME):
+        found[METRIC_NAME] = DEFAULT_NAME
+    return Labels(found)
+
+
+def label_columns(columns: Sequence[str]) -> list[str]:
+    """The columns that hold labels."""
+    return [column for column in columns if column not in _RESERVED]
+
+
+def number_rows(columns: Mapping[str, Sequence[str]], rows: int, assembly: Assembly) -> Int64Array:
+    """The series number of each row. Work is done once per distinct combination of labels."""
+    import pandas as pd
+
+    combined: Int64Array = np.zeros(rows, dtype=np.int64)
+    for column in columns.values():
+        codes, distinct = pd.factorize(np.asarray(column, dtype=object))
+        # Renumber after each column, so that the product of two cardinalities never overflows.
+        combined = pd.factorize(combined * np.int64(len(distinct)) + codes)[0].astype(np.int64)
+    _, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
+    names = tuple(columns)
+    numbers = np.array(
+        [
+            assembly.number(labels_of_row(names, [column[row] for column in columns.values()]))
+            for row in first.tolist()
+        ],
+        dtype=np.int64,
+    )
+    found: Int64Array = numbers[inverse.reshape(-1)]
+    return found

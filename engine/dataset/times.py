@@ -1,0 +1,42 @@
+"""Timestamps of long form: unix milliseconds, RFC 3339, or naive (read as UTC)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.series import Int64Array
+
+NAIVE_NOTICE = "timestamps without a time zone were read as UTC"
+_ZONE = r"(?:[Zz]|[+-]\d\d:?\d\d)$"
+_INTEGER = r"-?\d{1,18}"
+_NUMBER = r"-?\d{1,15}(?:\.\d+)?(?:[eE]\+?\d+)?"
+
+
+def parse_times(column: Sequence[str]) -> tuple[Int64Array, bool, int | None]:
+    """Unix milliseconds, whether any text was naive, and the position of the first bad one."""
+    import pandas as pd
+
+    texts = pd.Series(column, dtype=object).str.strip()
+    if texts.str.fullmatch(_INTEGER).all():
+        return texts.to_numpy(dtype=object).astype(np.int64), False, None
+    numeric = texts.str.fullmatch(_NUMBER).to_numpy(dtype=np.bool_)
+    times = np.zeros(len(texts), dtype=np.int64)
+    with np.errstate(over="ignore"):
+        floats = texts[numeric].astype(float).to_numpy()
+    in_range = np.abs(floats) < 2.0**53
+    times[numeric] = np.where(in_range, np.floor(floats), 0).astype(np.int64)
+    bad = np.zeros(len(texts), dtype=np.bool_)
+    bad[numeric] = ~in_range
+    written = texts[~numeric]
+    parsed = pd.to_datetime(written, utc=True, format="ISO8601", errors="coerce")
+    unreadable = parsed.isna().to_numpy()
+    bad[~numeric] = unreadable
+    stamps = parsed.dt.tz_localize(None).to_numpy().astype("datetime64[ms]").astype(np.int64)
+    times[~numeric] = stamps
+    naive = not written.str.contains(_ZONE).all()
+    return times, naive, int(np.argmax(bad)) if bad.any() else None
