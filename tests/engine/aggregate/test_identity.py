@@ -70,8 +70,10 @@ def test_task_and_rank_come_from_the_first_source_that_applies(
     [
         (f"/kubepods/burstable/pod{UID}/{HEX}", f"pod:{UID}"),
         (
-            (f"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod"
-            f"{UID.replace('-', '_')}.slice/cri-containerd-{HEX}.scope"),
+            (
+                f"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod"
+                f"{UID.replace('-', '_')}.slice/cri-containerd-{HEX}.scope"
+            ),
             f"pod:{UID}",
         ),
         (f"/system.slice/docker-{HEX}.scope", f"container:{HEX[:12]}"),

@@ -1,0 +1,131 @@
+"""The collector: one thread that polls the probes and cuts their readings into flushes.
+
+A probe that raises is switched off and says so; it never takes the others, or the agent, down.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engine.aggregate.queue import FlushMark
+from engine.readings import ProbeOptions, ProbeStatus, Produced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from engine.aggregate.queue import ReadingQueue
+    from engine.protocols import Probe
+    from engine.readings import Reading
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Collector:
+    """Polls `probes` every `poll_seconds` and marks a flush at each multiple of the interval."""
+
+    probes: Sequence[Probe]
+    queue: ReadingQueue
+    flush_interval_ms: int
+    settings: dict[str, dict[str, object]] = field(default_factory=dict)
+    poll_seconds: float = 0.5
+    clock: Callable[[], float] = time.time
+    missed: int = 0
+    statuses: dict[str, ProbeStatus] = field(default_factory=dict)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _ready: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        """Attach the probes and begin; returns once each has said how it stands."""
+        self._thread = threading.Thread(target=self._run, name="collector", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def stop(self, timeout_seconds: float = 10.0) -> None:
+        """Detach the probes and end the thread."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        try:
+            for probe in self.probes:
+                self._attach(probe)
+        finally:
+            self._ready.set()
+        following = self._next_flush()
+        while not self._stop.is_set():
+            self._each(lambda probe: probe.poll())
+            now_ms = int(self.clock() * 1000)
+            if now_ms >= following:
+                stamp = now_ms - now_ms % self.flush_interval_ms
+                # The machine slept or was starved: times without data stay without data.
+                self.missed += (stamp - following) // self.flush_interval_ms
+                self.flush(stamp)
+                following = stamp + self.flush_interval_ms
+            left = following / 1000 - self.clock()
+            self._stop.wait(max(0.0, min(self.poll_seconds, left)))
+        for probe in self.probes:
+            self._guard(probe, probe.stop)
+
+    def flush(self, stamp_ms: int) -> None:
+        """Read produced, drain, then mark: in that order a loss shows and a race does not."""
+        produced: list[Produced] = []
+
+        def drain(probe: Probe) -> None:
+            counted = probe.produced()
+            probe.collect()
+            produced.append(counted)
+            self.statuses[probe.name] = probe.status()
+
+        self._each(drain)
+        statuses = tuple(self.statuses[probe.name] for probe in self.probes)
+        self.queue.mark(FlushMark(stamp_ms, tuple(produced), statuses))
+
+    def _next_flush(self) -> int:
+        now_ms = int(self.clock() * 1000)
+        return now_ms - now_ms % self.flush_interval_ms + self.flush_interval_ms
+
+    def _attach(self, probe: Probe) -> None:
+        name = probe.name
+        settings = self.settings.get(name, {})
+        if settings.get("enabled") is False:
+            self.statuses[name] = ProbeStatus(name, "off", "disabled", "switched off", "")
+            return
+
+        def emit(reading: Reading) -> None:
+            self.queue.put(name, reading)
+
+        options = ProbeOptions(self.flush_interval_ms / 1000, settings)
+
+        def start() -> None:
+            self.statuses[name] = probe.start(options, emit)
+
+        self._guard(probe, start)
+
+    def _each(self, action: Callable[[Probe], None]) -> None:
+        for probe in self.probes:
+            if self.statuses[probe.name].state != "off":
+                self._guard(probe, lambda probe=probe: action(probe))  # type: ignore[misc]
+
+    def _guard(self, probe: Probe, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:  # a probe may be a third party's
+            LOG.exception("probe %s failed and is switched off", probe.name)
+            self.statuses[probe.name] = ProbeStatus(
+                probe.name,
+                "off",
+                "fault",
+                f"{type(error).__name__}: {error}",
+                "please report this; the agent's log has the traceback",
+            )
+            try:
+                probe.stop()
+            except Exception:
+                LOG.exception("probe %s could not be stopped", probe.name)

@@ -1,0 +1,115 @@
+"""The flusher: takes readings off the queue, aggregates them and hands each flush to its sinks."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.aggregate.queue import FlushMark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from engine.aggregate.aggregator import Aggregator
+    from engine.aggregate.queue import ReadingQueue
+    from engine.flush import Flush
+    from engine.telemetry import Telemetry
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Flusher:
+    """One thread. `sinks` get each flush in order: the live window, the recording, the rules."""
+
+    queue: ReadingQueue
+    aggregator: Aggregator
+    telemetry: Telemetry
+    sinks: Sequence[Callable[[Flush], None]]
+    batch: int = 512
+    max_wait_seconds: float = 2.0
+    _thread: threading.Thread | None = None
+    _last_ms: int = field(default=0)
+
+    def start(self) -> None:
+        """Begin to take readings."""
+        self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float = 10.0) -> None:
+        """Take what is left in the queue, then end."""
+        self.queue.close()
+        if self._thread is not None:
+            self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        while not self.queue.closed:
+            for item in self.queue.take(self.batch, self.max_wait_seconds):
+                if isinstance(item, FlushMark):
+                    self.flush(item)
+                else:
+                    self.aggregator.add(*item)
+
+    def flush(self, mark: FlushMark) -> None:
+        """Make the flush that a mark asks for. A clock that went back makes none."""
+        if mark.timestamp_ms <= self._last_ms:
+            LOG.warning("the clock went back: no flush at %d ms", mark.timestamp_ms)
+            return
+        self._last_ms = mark.timestamp_ms
+        started = time.monotonic()
+        self._measure(mark)
+        base = self.aggregator.fold.base
+        flush = self.aggregator.flush(mark.timestamp_ms, self.telemetry.flush(base))
+        for sink in self.sinks:
+            sink(flush)
+        self.telemetry.add("stallwatch_flushes_total")
+        self.telemetry.set("stallwatch_flush_seconds", time.monotonic() - started)
+
+    def _measure(self, mark: FlushMark) -> None:
+        told = self.telemetry
+        told.clear("stallwatch_probe_up")
+        for status in mark.statuses:
+            up = 0.0 if status.state == "off" else 1.0
+            told.set("stallwatch_probe_up", up, probe=status.probe, reason=status.reason)
+        for produced in mark.produced:
+            self._measure_drift(produced.probe, dict(produced.produced), dict(produced.lost))
+        told.set("stallwatch_queue_depth", self.queue.depth())
+        told.set("stallwatch_tasks", len(self.aggregator.tasks()))
+        told.set("stallwatch_series_refused_total", self.aggregator.fold.refused)
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        told.set("stallwatch_process_cpu_seconds_total", usage.ru_utime + usage.ru_stime)
+        told.set("stallwatch_process_resident_bytes", resident_bytes())
+
+    def _measure_drift(
+        self, probe: str, produced: dict[str, int], lost: dict[tuple[str, str], int]
+    ) -> None:
+        """Every counter is there from the first flush, or `increase` would miss its first step."""
+        told = self.telemetry
+        dropped, over = self.queue.dropped(), self.aggregator.dropped_events
+        for stream, count in produced.items():
+            key = (probe, stream)
+            names = {"probe": probe, "stream": stream}
+            told.set("stallwatch_probe_produced_total", count, **names)
+            consumed = self.aggregator.consumed.get(key, 0)
+            told.set("stallwatch_probe_consumed_total", consumed, **names)
+            name = "stallwatch_probe_lost_total"
+            told.set(name, dropped.get(key, 0), reason="queue_full", **names)
+            told.set(name, over.get(key, 0), reason="event_limit", **names)
+        for (stream, reason), count in lost.items():
+            told.set(
+                "stallwatch_probe_lost_total", count, probe=probe, stream=stream, reason=reason
+            )
+
+
+def resident_bytes() -> float:
+    """The agent's resident memory (`/proc/self/statm`, field 2, in pages)."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except OSError:
+        return 0.0
+    return float(pages * resource.getpagesize())

@@ -1,0 +1,119 @@
+"""The agent's own `stallwatch_*` metrics: one table of names, sampled like any other series."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from engine.labels import METRIC_NAME, Labels
+from engine.series import STALE_NAN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+Kind: TypeAlias = Literal["counter", "gauge"]
+OwnSample: TypeAlias = "tuple[str, tuple[tuple[str, str], ...], str, float]"
+"""(name, labels, "counter" or "gauge", value)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a metric is, for `# TYPE` and `# HELP` and the documentation."""
+
+    kind: Kind
+    text: str
+
+
+METRICS: dict[str, Description] = {
+    "stallwatch_build_info": Description("gauge", "1, labelled with the version."),
+    "stallwatch_probe_up": Description("gauge", "1 attached, 0 not; `reason` says why."),
+    "stallwatch_probe_produced_total": Description(
+        "counter", "Kernel events that passed a probe's filter, counted in the kernel."
+    ),
+    "stallwatch_probe_consumed_total": Description(
+        "counter", "Kernel events whose decoded values entered aggregation."
+    ),
+    "stallwatch_probe_lost_total": Description(
+        "counter", "Kernel events lost on the way, by reason."
+    ),
+    "stallwatch_queue_depth": Description("gauge", "Readings that wait for aggregation."),
+    "stallwatch_flushes_total": Description("counter", "Flushes written."),
+    "stallwatch_flushes_missed_total": Description(
+        "counter", "Flush times that passed while the agent could not run."
+    ),
+    "stallwatch_flush_seconds": Description("gauge", "Time the last flush took."),
+    "stallwatch_tasks": Description("gauge", "Tasks with a live process here."),
+    "stallwatch_series_refused_total": Description(
+        "counter", "Readings refused because the bound of series was reached."
+    ),
+    "stallwatch_store_series": Description("gauge", "Series in the live window."),
+    "stallwatch_store_dropped_total": Description(
+        "counter", "Samples the live window did not take, by reason."
+    ),
+    "stallwatch_recording_up": Description("gauge", "1 while the recording takes writes."),
+    "stallwatch_recording_failures_total": Description("counter", "Failed recording writes."),
+    "stallwatch_state_up": Description("gauge", "1 while alert state is kept on disk."),
+    "stallwatch_evaluations_total": Description("counter", "Evaluated group slots, by group."),
+    "stallwatch_evaluations_skipped_total": Description(
+        "counter", "Group slots that were not evaluated, by group and reason."
+    ),
+    "stallwatch_evaluation_seconds": Description(
+        "gauge", "Time the last evaluation of a group took."
+    ),
+    "stallwatch_rule_failures_total": Description("counter", "Failed rule evaluations, by rule."),
+    "stallwatch_template_failures_total": Description(
+        "counter", "Annotations or labels whose template failed."
+    ),
+    "stallwatch_alerts": Description("gauge", "Alerts by state."),
+    "stallwatch_process_cpu_seconds_total": Description("counter", "The agent's own CPU time."),
+    "stallwatch_process_resident_bytes": Description("gauge", "The agent's resident memory."),
+}
+
+
+@dataclass(slots=True)
+class Telemetry:
+    """Current values. Thread-safe. `sources` are asked at each sampling."""
+
+    sources: list[Callable[[], Iterable[OwnSample]]] = field(default_factory=list)
+    _values: dict[tuple[str, tuple[tuple[str, str], ...]], float] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _shown: set[Labels] = field(default_factory=set)
+
+    def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
+        """Raise a counter; `amount` 0 makes it known, so that `increase` sees its first step."""
+        key = (name, tuple(sorted(labels.items())))
+        with self._lock:
+            self._values[key] = self._values.get(key, 0.0) + amount
+
+    def set(self, name: str, value: float, **labels: str) -> None:
+        """Set a gauge, or a counter that is kept elsewhere, to its present value."""
+        with self._lock:
+            self._values[name, tuple(sorted(labels.items()))] = value
+
+    def clear(self, name: str) -> None:
+        """Forget every series of a metric."""
+        with self._lock:
+            for key in [key for key in self._values if key[0] == name]:
+                del self._values[key]
+
+    def samples(self) -> Sequence[OwnSample]:
+        """All values now, empty labels left out."""
+        with self._lock:
+            own = list(self._values.items())
+        found: list[OwnSample] = [
+            (name, tuple(pair for pair in labels if pair[1]), METRICS[name].kind, value)
+            for (name, labels), value in own
+        ]
+        for source in self.sources:
+            found.extend(source())
+        return found
+
+    def flush(self, base: Labels) -> list[tuple[Labels, float]]:
+        """As samples for a flush: a series that was there last time and is not gets a marker."""
+        found: dict[Labels, float] = {}
+        for name, labels, _, value in self.samples():
+            found[base.merged({**dict(labels), METRIC_NAME: name})] = value
+        gone = self._shown - found.keys()
+        self._shown = set(found)
+        return [*found.items(), *((labels, float(STALE_NAN)) for labels in gone)]

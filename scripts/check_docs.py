@@ -1,0 +1,119 @@
+"""Documentation that a machine can hold true. Run by `make check`; `--write` mends what it can.
+
+- every relative link in a Markdown file leads somewhere;
+- every YAML block that is a rule file loads;
+- docs/commands.md is what `--help` says;
+- docs/metrics.md names every metric of the agent's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import entry_points
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+YAML_BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMANDS = ROOT / "docs" / "commands.md"
+METRICS = ROOT / "docs" / "metrics.md"
+
+
+def markdown_files() -> list[Path]:
+    """Every Markdown file that git knows."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "*.md"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [ROOT / name for name in listed.stdout.split() if (ROOT / name).exists()]
+
+
+def broken_links(path: Path) -> list[str]:
+    """Relative links of one file that lead nowhere."""
+    found = []
+    for target in LINK.findall(path.read_text(encoding="utf-8")):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        if not (path.parent / target).exists():
+            found.append(f"{path.relative_to(ROOT)}: the link {target} leads nowhere")
+    return found
+
+
+def broken_rules(path: Path) -> list[str]:
+    """Rule files shown in one file that do not load."""
+    from rules.loader import load_file
+
+    found = []
+    for block in YAML_BLOCK.findall(path.read_text(encoding="utf-8")):
+        if not block.startswith("groups:"):
+            continue
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
+            file.write(block)
+            file.flush()
+            problems = load_file(file.name).problems
+        found += [f"{path.relative_to(ROOT)}: a rule shown there: {p.render()}" for p in problems]
+    return found
+
+
+def command_reference() -> str:
+    """docs/commands.md as `--help` tells it."""
+    parts = [
+        "# Commands\n",
+        "Made from `--help` by `scripts/check_docs.py --write`. Exit status: 0 done, 1 it ran and",
+        "found something, 2 it could not run.\n",
+    ]
+    for name in sorted(point.name for point in entry_points(group="stallwatch.commands")):
+        shown = subprocess.run(
+            [sys.executable, "-m", "engine.cli.main", name, "--help"],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
+            env={"COLUMNS": "96", "PATH": "", "NO_COLOR": "1", "PYTHON_COLORS": "0"},
+        )
+        text = "\n".join(line.rstrip() for line in shown.stdout.rstrip().splitlines())
+        parts.append(f"## stallwatch {name}\n\n```text\n{text}\n```\n")
+    return "\n".join(parts)
+
+
+def metric_table() -> str:
+    """The agent's own metrics as a Markdown table."""
+    from engine.telemetry import METRICS as OWN
+
+    rows = [f"| `{name}` | {about.kind} | {about.text} |" for name, about in sorted(OWN.items())]
+    return "\n".join(["| metric | type | meaning |", "|---|---|---|", *rows])
+
+
+def main() -> int:
+    """Check, or with --write mend; exit 1 when something is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--write", action="store_true")
+    write = parser.parse_args().write
+    found = []
+    reference = command_reference()
+    if write:
+        COMMANDS.write_text(reference, encoding="utf-8")
+        text = METRICS.read_text(encoding="utf-8")
+        head = text.split("<!-- own metrics -->")[0]
+        METRICS.write_text(f"{head}<!-- own metrics -->\n\n{metric_table()}\n", encoding="utf-8")
+    if not COMMANDS.exists() or COMMANDS.read_text(encoding="utf-8") != reference:
+        found.append("docs/commands.md is not what --help says: scripts/check_docs.py --write")
+    if not METRICS.exists() or metric_table() not in METRICS.read_text(encoding="utf-8"):
+        found.append("docs/metrics.md lacks a metric: scripts/check_docs.py --write")
+    for path in markdown_files():
+        found += broken_links(path) + broken_rules(path)
+    for line in found:
+        print(line, file=sys.stderr)
+    print(f"docs: {len(found)} problems" if found else "docs: as they should be")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""Polling probes and cutting their readings into flushes."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.aggregate.queue import FlushMark, ReadingQueue
+from engine.pipeline.collector import Collector
+from engine.readings import Count, ProbeOptions, ProbeStatus, Produced, Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class CountingProbe:
+    """Produces one event per poll."""
+
+    def __init__(self, name: str = "counting", fail_in: str = "") -> None:
+        self.name = name
+        self.fail_in = fail_in
+        self.hits = 0
+        self.stopped = 0
+        self.emit: Callable[[Reading], None] = lambda reading: None
+
+    def _maybe_fail(self, where: str) -> None:
+        if where == self.fail_in:
+            raise RuntimeError(f"{where} broke")
+
+    def start(self, options: ProbeOptions, emit: Callable[[Reading], None]) -> ProbeStatus:
+        self._maybe_fail("start")
+        self.emit = emit
+        return ProbeStatus(self.name, "attached")
+
+    def poll(self) -> None:
+        self._maybe_fail("poll")
+        self.hits += 1
+
+    def produced(self) -> Produced:
+        return Produced(self.name, (("", self.hits),))
+
+    def collect(self) -> None:
+        self._maybe_fail("collect")
+        self.emit(Count("hits_total", None, self.hits, weight=self.hits))
+
+    def status(self) -> ProbeStatus:
+        return ProbeStatus(self.name, "attached")
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+def test_a_mark_follows_the_readings_it_covers_and_carries_what_was_produced_before() -> None:
+    probe, queue = CountingProbe(), ReadingQueue(100)
+    collector = Collector([probe], queue, 10_000)
+    collector._attach(probe)
+    probe.poll()
+    collector.flush(20_000)
+    reading, mark = queue.take(10, 0)
+    assert reading == ("counting", Count("hits_total", None, 1, weight=1))
+    assert isinstance(mark, FlushMark)
+    assert mark.timestamp_ms == 20_000
+    assert mark.produced == (Produced("counting", (("", 1),)),)
+
+
+@pytest.mark.parametrize("where", ["start", "poll", "collect"])
+def test_a_probe_that_raises_is_switched_off_alone(where: str) -> None:
+    broken, sound = CountingProbe("broken", where), CountingProbe("sound")
+    queue = ReadingQueue(100)
+    collector = Collector([broken, sound], queue, 10_000)
+    for probe in (broken, sound):
+        collector._attach(probe)
+    collector._each(lambda probe: probe.poll())
+    collector.flush(10_000)
+    status = collector.statuses["broken"]
+    assert (status.state, status.reason) == ("off", "fault")
+    assert status.detail == f"RuntimeError: {where} broke"
+    assert broken.stopped == 1
+    assert collector.statuses["sound"].state == "attached"
+    assert [item[0] for item in queue.take(10, 0) if not isinstance(item, FlushMark)] == ["sound"]
+
+
+def test_a_probe_that_is_switched_off_is_never_started() -> None:
+    probe = CountingProbe(fail_in="start")
+    collector = Collector([probe], ReadingQueue(1), 10_000, {"counting": {"enabled": False}})
+    collector._attach(probe)
+    assert collector.statuses["counting"].reason == "disabled"
+
+
+def test_the_thread_flushes_at_multiples_of_the_interval_and_detaches_at_the_end() -> None:
+    probe, queue = CountingProbe(), ReadingQueue(1000)
+    collector = Collector([probe], queue, 100, poll_seconds=0.01)
+    collector.start()
+    marks: list[FlushMark] = []
+    done = threading.Event()
+    while len(marks) < 3 and not done.is_set():
+        marks += [item for item in queue.take(10, 1) if isinstance(item, FlushMark)]
+    collector.stop()
+    assert all(mark.timestamp_ms % 100 == 0 for mark in marks)
+    assert probe.stopped == 1

@@ -1,0 +1,37 @@
+"""When groups are due."""
+
+from __future__ import annotations
+
+from engine.pipeline.schedule import Schedule, Slot
+
+
+def test_times_are_multiples_of_the_interval_whatever_the_start() -> None:
+    schedule = Schedule((10_000, 60_000), 10_000, start_ms=12_345)
+    assert schedule.ready(20_000, 20_000) == [Slot(0, 20_000)]
+    assert schedule.ready(60_000, 30_000) == [Slot(0, 30_000)]
+    assert schedule.following_ms() == 40_000
+
+
+def test_a_slot_waits_for_its_flush() -> None:
+    schedule = Schedule((10_000,), 10_000, start_ms=0)
+    assert schedule.ready(10_400, 0) == []
+    assert schedule.ready(10_900, 10_000) == [Slot(0, 10_000)]
+
+
+def test_a_slot_between_flushes_needs_the_flush_before_it() -> None:
+    schedule = Schedule((15_000,), 10_000, start_ms=0)
+    assert schedule.ready(14_999, 10_000) == []
+    assert schedule.ready(15_000, 10_000) == [Slot(0, 15_000)]
+    assert schedule.ready(30_000, 20_000) == []
+    assert schedule.ready(30_100, 30_000) == [Slot(0, 30_000)]
+
+
+def test_groups_of_one_time_keep_file_order_and_earlier_times_come_first() -> None:
+    schedule = Schedule((30_000, 20_000, 30_000), 10_000, start_ms=0)
+    assert schedule.ready(30_000, 30_000) == [Slot(1, 20_000), Slot(0, 30_000), Slot(2, 30_000)]
+
+
+def test_what_was_overrun_is_skipped_and_named() -> None:
+    schedule = Schedule((10_000,), 10_000, start_ms=0)
+    assert schedule.ready(41_000, 40_000) == [Slot(0, 40_000, (10_000, 20_000, 30_000))]
+    assert schedule.ready(50_000, 50_000) == [Slot(0, 50_000)]
