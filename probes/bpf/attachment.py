@@ -1,0 +1,118 @@
+"""Attaching programs: tracepoints, raw tracepoints, uprobes by file offset."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from dataclasses import dataclass, field
+
+from probes.bpf import capabilities, syscall, tracefs
+from probes.bpf.errors import UnavailableError
+
+_numbers = itertools.count()
+
+
+@dataclass(slots=True)
+class Attachment:
+    """One attached program; the kernel holds it as long as the fd is open.
+
+    `event`: the entry in uprobe_events, "" for the others.
+    """
+
+    fd: int
+    event: str = ""
+    _detached: bool = field(default=False, repr=False)
+
+    def detach(self) -> None:
+        """Stop. Takes the kernel 10 to 300 ms (RCU). Twice is fine."""
+        if self._detached:
+            return
+        self._detached = True
+        os.close(self.fd)
+        if self.event:
+            with contextlib.suppress(OSError, UnavailableError):
+                tracefs.remove(self.event)
+
+
+def attach_tracepoint(program_fd: int, category: str, event: str) -> Attachment:
+    """Run a program on a tracepoint. Raises UnavailableError."""
+    try:
+        identity = tracefs.event_id(category, event)
+        return _perf(program_fd, syscall.PERF_TYPE_TRACEPOINT, identity)
+    except FileNotFoundError as error:
+        raise UnavailableError(
+            "no_tracepoint", f"this kernel has no tracepoint {category}:{event}"
+        ) from error
+    except OSError as error:
+        raise capabilities.explain_refusal(error, capabilities.read_privileges()) from error
+
+
+def attach_raw_tracepoint(program_fd: int, event: str) -> Attachment:
+    """Run a program on a raw tracepoint, which needs no tracefs. Raises UnavailableError."""
+    try:
+        return Attachment(syscall.raw_tracepoint_open(event, program_fd))
+    except FileNotFoundError as error:
+        raise UnavailableError(
+            "no_tracepoint", f"this kernel has no raw tracepoint {event}"
+        ) from error
+    except OSError as error:
+        raise capabilities.explain_refusal(error, capabilities.read_privileges()) from error
+
+
+def attach_uprobe(program_fd: int, path: str, offset: int, pid: int = -1) -> Attachment:
+    """Run a program when an instruction at a file offset is reached, in any process by default.
+
+    The path is resolved once, now: `/proc/self/fd/N` of a file kept open is a good one, as it
+    needs no mount namespace of a process that may die. Raises UnavailableError.
+    """
+    pmu = capabilities.uprobe_pmu()
+    refused: OSError | None = None
+    if pmu is not None:
+        try:
+            return _perf(program_fd, pmu, 0, path=path, offset=offset, pid=pid)
+        except PermissionError as error:
+            refused = error  # the PMU asks for CAP_SYS_ADMIN on some kernels; tracefs does not
+        except OSError as error:
+            raise _no_uprobe(path, offset, error) from error
+    try:
+        return _through_tracefs(program_fd, path, offset, pid)
+    except (UnavailableError, OSError) as error:
+        if refused is not None:
+            raise UnavailableError(
+                "missing_capability",
+                "uprobes are refused without CAP_SYS_ADMIN",
+                "docker: --cap-add SYS_ADMIN; Kubernetes: capabilities.add [SYS_ADMIN]",
+            ) from error
+        if isinstance(error, UnavailableError):
+            raise
+        raise _no_uprobe(path, offset, error) from error
+
+
+def _through_tracefs(program_fd: int, path: str, offset: int, pid: int) -> Attachment:
+    event = tracefs.add_uprobe(os.path.realpath(path), offset, next(_numbers))
+    try:
+        group, _, name = event.partition("/")
+        identity = tracefs.event_id(group, name)
+        attached = _perf(program_fd, syscall.PERF_TYPE_TRACEPOINT, identity, pid=pid)
+    except BaseException:
+        tracefs.remove(event)
+        raise
+    attached.event = event
+    return attached
+
+
+def _perf(
+    program_fd: int, kind: int, config: int, *, path: str = "", offset: int = 0, pid: int = -1
+) -> Attachment:
+    fd = syscall.perf_event_open(kind, config, path=path, offset=offset, pid=pid)
+    try:
+        syscall.perf_event_attach(fd, program_fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    return Attachment(fd)
+
+
+def _no_uprobe(path: str, offset: int, error: OSError) -> UnavailableError:
+    return UnavailableError("no_uprobe", f"no uprobe at {path}+{offset:#x}: {error.strerror}")

@@ -1,0 +1,1 @@
+/* Named by bcc's own headers; our programs use nothing of it. */

@@ -1,0 +1,114 @@
+"""Load a BPF source file and hold what came of it: programs, maps, attachments, counters.
+
+    loaded = load(Path("program.bpf.c"), {"on_exec": ProgramType.TRACEPOINT}, {"LIMIT": 10})
+    loaded.attach_tracepoint("on_exec", "sched", "sched_process_exec")
+    loaded.map("owners").items()
+    loaded.close()
+
+A source is written in the words of `words/bcc.h` (SW_HASH, SW_EVENTS, sw_lookup, sw_count, ...)
+and declares SW_COUNTERS: what it produced by stream, what it lost by reason.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from probes.bpf import attachment, capabilities, compiler, syscall
+from probes.bpf.events import EventReader, PerfReader, RingReader
+from probes.bpf.maps import Map
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from probes.bpf.attachment import Attachment
+
+
+class ProgramType(enum.IntEnum):
+    """BPF_PROG_TYPE_* of include/uapi/linux/bpf.h; a uprobe's program is of type kprobe."""
+
+    UPROBE = 2
+    TRACEPOINT = 5
+    RAW_TRACEPOINT = 17
+
+
+class BpfObject:
+    """Loaded programs. One thread uses it; `close` detaches and frees everything."""
+
+    def __init__(self, built: compiler.Built) -> None:
+        self._built = built
+        self._maps: dict[str, Map] = {}
+        self._attachments: list[Attachment] = []
+        self._readers: list[EventReader] = []
+        self._closed = False
+
+    def attach_tracepoint(self, program: str, category: str, event: str) -> Attachment:
+        """Raises UnavailableError."""
+        fd = self._built.program_fds[program]
+        return self._keep(attachment.attach_tracepoint(fd, category, event))
+
+    def attach_raw_tracepoint(self, program: str, event: str) -> Attachment:
+        """Raises UnavailableError."""
+        return self._keep(attachment.attach_raw_tracepoint(self._built.program_fds[program], event))
+
+    def attach_uprobe(self, program: str, path: str, offset: int, pid: int = -1) -> Attachment:
+        """`offset`: bytes into the file, not an address. Raises UnavailableError."""
+        fd = self._built.program_fds[program]
+        return self._keep(attachment.attach_uprobe(fd, path, offset, pid))
+
+    def _keep(self, attached: Attachment) -> Attachment:
+        self._attachments.append(attached)
+        return attached
+
+    def detach(self, attached: Attachment) -> None:
+        """Detach one program before the others."""
+        self._attachments.remove(attached)
+        attached.detach()
+
+    def map(self, name: str) -> Map:
+        """A map of the source. KeyError when it declares none of that name."""
+        if name not in self._maps:
+            self._maps[name] = Map(name, self._built.map_fd(name))
+        return self._maps[name]
+
+    def events(self, name: str, pages: int) -> EventReader:
+        """Read an SW_EVENTS map; `pages` sizes the perf buffers where there is no ring."""
+        events = self.map(name)
+        ring = events.info.type == syscall.MAP_TYPE_RINGBUF
+        reader: EventReader = RingReader(events) if ring else PerfReader(events, pages)
+        self._readers.append(reader)
+        return reader
+
+    def produced(self) -> list[int]:
+        """Events after the filter, by stream, since load."""
+        return self.map("sw_produced").sums()
+
+    def lost(self) -> list[int]:
+        """Failed updates, by the source's reasons, since load."""
+        return self.map("sw_lost").sums()
+
+    def recursion_misses(self, program: str) -> int:
+        """How often the kernel skipped a program because BPF already ran on that CPU."""
+        return syscall.recursion_misses(self._built.program_fds[program])
+
+    def close(self) -> None:
+        """Detach, then free. Twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        for attached in self._attachments:
+            attached.detach()
+        for reader in self._readers:
+            reader.close()
+        self._built.close()
+
+
+def load(
+    path: Path,
+    programs: Mapping[str, ProgramType],
+    defines: Mapping[str, int | str] | None = None,
+) -> BpfObject:
+    """Compile, verify and load. Raises UnavailableError with the reason and the mend."""
+    capabilities.require_bpf(capabilities.read_privileges())
+    return BpfObject(compiler.build(path, defines or {}, {n: int(t) for n, t in programs.items()}))

@@ -1,0 +1,218 @@
+"""The two system calls behind every BPF loader, bpf(2) and perf_event_open(2), by ctypes.
+
+Layouts: union bpf_attr and struct bpf_map_info of include/uapi/linux/bpf.h, struct
+perf_event_attr of include/uapi/linux/perf_event.h. All are user-space ABI: fields are only
+ever appended. Failures are OSError with the kernel's errno.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import functools
+import os
+import platform
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+_NUMBERS = {"x86_64": (321, 298), "aarch64": (280, 241)}  # (bpf, perf_event_open)
+
+MAP_CREATE, MAP_LOOKUP, MAP_UPDATE, MAP_DELETE, MAP_NEXT_KEY = 0, 1, 2, 3, 4
+OBJ_GET_INFO_BY_FD = 15
+RAW_TRACEPOINT_OPEN = 17
+MAP_LOOKUP_AND_DELETE = 21
+
+MAP_TYPE_PERCPU_HASH, MAP_TYPE_PERCPU_ARRAY, MAP_TYPE_RINGBUF = 5, 6, 27
+PERF_TYPE_TRACEPOINT = 2
+
+_IOC_ENABLE, _IOC_SET_BPF = 0x2400, 0x40042408
+_PERF_FLAG_FD_CLOEXEC = 8
+_ENOTSUPP = 524  # the kernel's own, which errno does not name
+_PERF_ATTR_SIZE = 72  # PERF_ATTR_SIZE_VER1: up to config2
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _numbers() -> tuple[int, int]:
+    try:
+        return _NUMBERS[platform.machine()]
+    except KeyError:
+        raise OSError(errno.ENOSYS, f"no BPF support for {platform.machine()}") from None
+
+
+def bpf(command: int, attr: bytes | bytearray) -> tuple[int, bytes]:
+    """Make the system call: (return value, the attribute block as the kernel left it)."""
+    block = ctypes.create_string_buffer(bytes(attr), len(attr))
+    result = int(_libc.syscall(_numbers()[0], command, block, len(attr)))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result, block.raw
+
+
+def _address(buffer: ctypes.Array[ctypes.c_char]) -> int:
+    return ctypes.addressof(buffer)
+
+
+def map_lookup(map_fd: int, key: bytes, value_bytes: int) -> bytes | None:
+    """The value of a key, None when absent."""
+    return _lookup(MAP_LOOKUP, map_fd, key, value_bytes)
+
+
+def map_take(map_fd: int, key: bytes, value_bytes: int) -> bytes | None:
+    """Remove a key and return its last value; one step where the kernel can (5.14)."""
+    try:
+        return _lookup(MAP_LOOKUP_AND_DELETE, map_fd, key, value_bytes)
+    except OSError as error:
+        if error.errno not in {errno.EINVAL, errno.EOPNOTSUPP, _ENOTSUPP}:
+            raise
+    value = map_lookup(map_fd, key, value_bytes)
+    map_delete(map_fd, key)
+    return value
+
+
+def _lookup(command: int, map_fd: int, key: bytes, value_bytes: int) -> bytes | None:
+    own_key = ctypes.create_string_buffer(key, len(key))
+    value = ctypes.create_string_buffer(value_bytes)
+    try:
+        bpf(command, struct.pack("=IIQQQ", map_fd, 0, _address(own_key), _address(value), 0))
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
+    return value.raw
+
+
+def map_update(map_fd: int, key: bytes, value: bytes) -> None:
+    """Set a key."""
+    own_key = ctypes.create_string_buffer(key, len(key))
+    own_value = ctypes.create_string_buffer(value, len(value))
+    attr = struct.pack("=IIQQQ", map_fd, 0, _address(own_key), _address(own_value), 0)
+    bpf(MAP_UPDATE, attr)
+
+
+def map_delete(map_fd: int, key: bytes) -> bool:
+    """Remove a key; False when it was not there."""
+    own_key = ctypes.create_string_buffer(key, len(key))
+    try:
+        bpf(MAP_DELETE, struct.pack("=IIQQQ", map_fd, 0, _address(own_key), 0, 0))
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            return False
+        raise
+    return True
+
+
+def map_keys(map_fd: int, key_bytes: int, limit: int) -> list[bytes]:
+    """All keys, at most `limit`: a map that changes meanwhile may restart the walk."""
+    keys: dict[bytes, None] = {}
+    following = ctypes.create_string_buffer(key_bytes)
+    current: ctypes.Array[ctypes.c_char] | None = None
+    for _ in range(limit):
+        at = 0 if current is None else _address(current)
+        try:
+            bpf(MAP_NEXT_KEY, struct.pack("=IIQQQ", map_fd, 0, at, _address(following), 0))
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                break
+            raise
+        keys[following.raw] = None
+        current = ctypes.create_string_buffer(following.raw, key_bytes)
+    return list(keys)
+
+
+@dataclass(frozen=True, slots=True)
+class MapInfo:
+    """The start of struct bpf_map_info."""
+
+    type: int
+    key_bytes: int
+    value_bytes: int
+    max_entries: int
+
+    @property
+    def per_cpu(self) -> bool:
+        """One value per possible CPU, each padded to 8 bytes."""
+        return self.type in {MAP_TYPE_PERCPU_HASH, MAP_TYPE_PERCPU_ARRAY}
+
+
+def _object_info(fd: int, size: int) -> bytes:
+    info = ctypes.create_string_buffer(size)
+    bpf(OBJ_GET_INFO_BY_FD, struct.pack("=IIQ", fd, size, _address(info)))
+    return info.raw
+
+
+def map_info(map_fd: int) -> MapInfo:
+    """What the kernel says of a map."""
+    kind, _, key, value, entries = struct.unpack_from("=5I", _object_info(map_fd, 80))
+    return MapInfo(kind, key, value, entries)
+
+
+# Offset of `recursion_misses` in struct bpf_prog_info: 7 u32/u64 groups precede it; counted from
+# the uapi header, where it follows run_time_ns and run_cnt (kernel 5.12).
+_RECURSION_MISSES_OFFSET = 208
+
+
+def recursion_misses(program_fd: int) -> int:
+    """How often the kernel skipped the program because BPF already ran on that CPU.
+
+    0 on kernels that do not count it (before 5.12).
+    """
+    raw = _object_info(program_fd, 224)
+    return int(struct.unpack_from("=Q", raw, _RECURSION_MISSES_OFFSET)[0])
+
+
+def map_create(kind: int, key_bytes: int, value_bytes: int, max_entries: int) -> int:
+    """A fresh map's fd; used to try what the kernel has."""
+    attr = struct.pack("=5I", kind, key_bytes, value_bytes, max_entries, 0)
+    return bpf(MAP_CREATE, attr + bytes(52))[0]
+
+
+def raw_tracepoint_open(name: str, program_fd: int) -> int:
+    """Attach to a raw tracepoint, which needs no tracefs; closing the fd detaches."""
+    own_name = ctypes.create_string_buffer(name.encode())
+    return bpf(RAW_TRACEPOINT_OPEN, struct.pack("=QII", _address(own_name), program_fd, 0))[0]
+
+
+def perf_event_open(
+    kind: int, config: int, *, path: str = "", offset: int = 0, pid: int = -1
+) -> int:
+    """Open an event: a tracepoint (`config` is its id) or the uprobe PMU.
+
+    The kernel resolves `path` now and keeps the inode; closing the fd detaches.
+    """
+    own_path = ctypes.create_string_buffer(os.fsencode(path)) if path else None
+    config1 = 0 if own_path is None else _address(own_path)
+    attr = struct.pack(
+        "=IIQQQQQIIQQ", kind, _PERF_ATTR_SIZE, config, 1, 0, 0, 0, 1, 0, config1, offset
+    )
+    block = ctypes.create_string_buffer(attr, len(attr))
+    cpu = 0 if pid < 0 else -1
+    fd = int(
+        _libc.syscall(_numbers()[1], block, pid, cpu, -1, ctypes.c_ulong(_PERF_FLAG_FD_CLOEXEC))
+    )
+    if fd < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return fd
+
+
+def perf_event_attach(event_fd: int, program_fd: int) -> None:
+    """Let a perf event run a BPF program."""
+    fcntl.ioctl(event_fd, _IOC_SET_BPF, program_fd)
+    fcntl.ioctl(event_fd, _IOC_ENABLE, 0)
+
+
+@functools.cache
+def possible_cpus() -> int:
+    """How many values a per-CPU map holds: the highest possible CPU plus one."""
+    text = Path("/sys/devices/system/cpu/possible").read_text(encoding="ascii")
+    return int(text.strip().replace(",", "-").split("-")[-1]) + 1
+
+
+def kernel_release() -> tuple[int, int]:
+    """(6, 18) for "6.18.44-…"."""
+    major, minor = platform.release().split(".")[:2]
+    return int(major), int("".join(digit for digit in minor if digit.isdigit()) or 0)

@@ -1,0 +1,41 @@
+"""Respells the map calls of our programs for bcc.
+
+bcc rewrites `map.lookup(&key)` in place and refuses it inside a C macro, so what would be a macro
+for libbpf is replaced here, in the text, line by line. Arguments hold no comma and no nested
+call; that is the whole grammar.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_ARGUMENT = r"\s*([^,()]+?)\s*"
+
+_CALLS = {
+    "sw_lookup": (2, r"\1.lookup(\2)"),
+    "sw_update": (3, r"\1.update(\2, \3)"),
+    "sw_insert": (3, r"\1.insert(\2, \3)"),
+    "sw_delete": (2, r"\1.delete(\2)"),
+    # Atomic, because uprobe programs can be preempted in mid-addition.
+    "sw_count": (
+        2,
+        (
+            r"do { u32 index_ = \2; u64 *counter_ = \1.lookup(&index_);"
+            r" if (counter_) __sync_fetch_and_add(counter_, 1); } while (0)"
+        ),
+    ),
+}
+# Flag 1 is BPF_RB_NO_WAKEUP: the reader drains by itself about twice a second.
+_RING_OUTPUT = r"\1.ringbuf_output(\3, sizeof(*(\3)), 1)"
+_PERF_OUTPUT = r"\1.perf_submit(\2, \3, sizeof(*(\3)))"
+
+
+def respell(program: str, *, ring: bool) -> str:
+    """The whole source for bcc: declarations, then the program with its lines kept."""
+    calls = {**_CALLS, "sw_output": (3, _RING_OUTPUT if ring else _PERF_OUTPUT)}
+    for word, (count, template) in calls.items():
+        pattern = rf"\b{word}\({','.join([_ARGUMENT] * count)}\)"
+        program = re.sub(pattern, template, program)
+    header = Path(__file__).with_name("bcc.h").read_text(encoding="utf-8")
+    return f'{header}\n#line 1 "program.bpf.c"\n{program}'

@@ -1,0 +1,1 @@
+"""Counts exec on the node: container start storms."""

@@ -1,0 +1,191 @@
+"""Real programs on the running kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from probes.bpf import capabilities, compiler, tracefs
+from probes.bpf.errors import UnavailableError
+from probes.bpf.loader import BpfObject, ProgramType, load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.root
+
+COUNTS_AND_RECORDS = """
+SW_COUNTERS(1, 2);
+SW_HASH(calls, u32, u64, MAP_ENTRIES);
+SW_EVENTS(records, RING_PAGES);
+struct record { u64 pid; u64 pad[30]; };
+
+int on_hit(void *ctx)
+{
+    u64 id = bpf_get_current_pid_tgid(), one = 1;
+    u32 thread = (u32)id, number;
+    struct record record = {};
+    if ((u32)(id >> 32) != PID)
+        return 0;
+    sw_count(sw_produced, 0);
+    record.pid = id >> 32;
+    if (sw_output(records, ctx, &record))
+        sw_count(sw_lost, 0);
+    number = bpf_ktime_get_ns();
+    if (sw_update(calls, &number, &one))
+        sw_count(sw_lost, 1);
+    return 0;
+}
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "program.bpf.c"
+    path.write_text(COUNTS_AND_RECORDS, encoding="utf-8")
+    return path
+
+
+def _loaded(source: Path, kind: ProgramType) -> BpfObject:
+    defines = {"PID": os.getpid(), "MAP_ENTRIES": 1, "RING_PAGES": 1}
+    return load(source, {"on_hit": kind}, defines)
+
+
+@pytest.fixture
+def on_getppid(source: Path) -> Iterator[BpfObject]:
+    loaded = _loaded(source, ProgramType.UPROBE)
+    path, offset = _getppid()
+    loaded.attach_uprobe("on_hit", path, offset)
+    yield loaded
+    loaded.close()
+
+
+def _getppid() -> tuple[str, int]:
+    """The file that holds libc's getppid and the function's offset in it."""
+    address = ctypes.cast(ctypes.CDLL(None).getppid, ctypes.c_void_p).value or 0
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        span, _, start, *_, path = line.split(maxsplit=5) + [""] * (len(line.split()) < 6)
+        low, high = (int(part, 16) for part in span.split("-"))
+        if low <= address < high:
+            return path.strip(), address - low + int(start, 16)
+    raise AssertionError("getppid is mapped nowhere")
+
+
+def test_a_ring_of_one_page_loses_records_and_says_how_many(on_getppid: BpfObject) -> None:
+    reader = on_getppid.events("records", 1)
+    for _ in range(200):
+        os.getppid()
+    produced, (ring_full, _) = on_getppid.produced()[0], on_getppid.lost()
+    records = reader.drain()
+    assert produced == 200
+    assert ring_full > 0
+    assert len(records) == produced - ring_full
+    assert int.from_bytes(records[0][:8], sys.byteorder) == os.getpid()
+
+
+def test_a_full_map_is_counted_under_its_own_reason(on_getppid: BpfObject) -> None:
+    for _ in range(10):
+        os.getppid()
+    assert on_getppid.lost()[1] == 9
+    assert len(list(on_getppid.map("calls").items())) == 1
+
+
+def test_a_map_value_can_be_taken_once(on_getppid: BpfObject) -> None:
+    calls = on_getppid.map("calls")
+    calls.update(b"abcd", b"12345678")
+    assert calls.take(b"abcd") == b"12345678"
+    assert calls.take(b"abcd") is None
+    assert not calls.delete(b"abcd")
+
+
+def test_without_a_ring_buffer_records_come_through_perf_buffers(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capabilities, "has_ring_buffer", lambda: False)
+    loaded = _loaded(source, ProgramType.UPROBE)
+    try:
+        reader = loaded.events("records", 8)
+        path, offset = _getppid()
+        loaded.attach_uprobe("on_hit", path, offset)
+        for _ in range(5):
+            os.getppid()
+        assert len(reader.drain()) == loaded.produced()[0] == 5
+    finally:
+        loaded.close()
+
+
+def test_without_the_uprobe_pmu_an_entry_of_ours_is_made_and_removed(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capabilities, "uprobe_pmu", lambda: None)
+    listing = tracefs.folder() / "uprobe_events"
+    loaded = _loaded(source, ProgramType.UPROBE)
+    try:
+        attached = loaded.attach_uprobe("on_hit", *_getppid())
+        assert f"stallwatch/u_{os.getpid()}_" in listing.read_text(encoding="utf-8")
+        os.getppid()
+        assert loaded.produced() == [1]
+        loaded.detach(attached)
+    finally:
+        loaded.close()
+    assert f"stallwatch/u_{os.getpid()}_" not in listing.read_text(encoding="utf-8")
+
+
+def test_what_a_killed_agent_left_in_uprobe_events_is_removed() -> None:
+    path, offset = _getppid()
+    code = f"from probes.bpf import tracefs; tracefs.add_uprobe({path!r}, {offset}, 0)"
+    root = compiler.KERNEL_STUBS.parents[2]
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
+    assert tracefs.remove_stale() >= 1
+    listing = (tracefs.folder() / "uprobe_events").read_text(encoding="utf-8")
+    assert not tracefs.stale_events(listing)
+
+
+def test_a_program_that_does_not_compile_says_so_and_prints_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "program.bpf.c"
+    path.write_text("int on_hit(void *ctx) { return nonsense; }", encoding="utf-8")
+    with pytest.raises(UnavailableError, match="nonsense") as caught:
+        load(path, {"on_hit": ProgramType.TRACEPOINT})
+    assert caught.value.reason == "compile"
+    assert "program.bpf.c:1" in caught.value.detail
+    assert capfd.readouterr().err == ""
+
+
+def test_a_program_that_the_verifier_refuses_says_so_and_prints_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "program.bpf.c"
+    path.write_text("int on_hit(void *ctx) { return *(int *)(long)ctx + *(int *)8; }", "utf-8")
+    with pytest.raises(UnavailableError) as caught:
+        load(path, {"on_hit": ProgramType.TRACEPOINT})
+    assert caught.value.reason == "verifier"
+    assert capfd.readouterr().err == ""
+
+
+def test_a_uprobe_in_a_file_that_is_gone_is_a_reason(source: Path) -> None:
+    loaded = _loaded(source, ProgramType.UPROBE)
+    try:
+        with pytest.raises(UnavailableError, match=os.strerror(errno.ENOENT)) as caught:
+            loaded.attach_uprobe("on_hit", "/nonexistent/library.so", 16)
+        assert caught.value.reason == "no_uprobe"
+    finally:
+        loaded.close()
+
+
+def test_a_tracepoint_that_the_kernel_lacks_is_a_reason(source: Path) -> None:
+    loaded = _loaded(source, ProgramType.TRACEPOINT)
+    try:
+        with pytest.raises(UnavailableError) as caught:
+            loaded.attach_tracepoint("on_hit", "sched", "nothing_of_the_kind")
+        assert caught.value.reason == "no_tracepoint"
+    finally:
+        loaded.close()

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from probes.bpf.words.bcc import respell
+
+
+def _body(program: str, *, ring: bool = True) -> str:
+    return respell(program, ring=ring).partition('"program.bpf.c"\n')[2]
+
+
+def test_map_calls_become_methods() -> None:
+    assert _body("x = sw_lookup(owners, &key);") == "x = owners.lookup(&key);"
+    assert _body("sw_update(m, &k, &v)") == "m.update(&k, &v)"
+
+
+def test_output_goes_to_a_ring_or_to_a_perf_buffer() -> None:
+    call = "sw_output(events, ctx, &record)"
+    assert _body(call) == "events.ringbuf_output(&record, sizeof(*(&record)), 1)"
+    assert _body(call, ring=False) == "events.perf_submit(ctx, &record, sizeof(*(&record)))"
+
+
+def test_lines_are_kept_so_that_compiler_errors_point_at_the_source() -> None:
+    program = "int a;\nint f(void *ctx)\n{\n\tsw_count(sw_lost, 1);\n\treturn 0;\n}\n"
+    assert _body(program).count("\n") == program.count("\n")
