@@ -1,0 +1,102 @@
+"""Pydantic's complaints, each at its place in the file and in the user's words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from engine.config.secrets import holds
+from rules.document import Mapping, Scalar, Sequence
+from rules.fields import did_you_mean
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+    from rules.document import Node
+    from rules.fields import Report
+    from rules.source import Span
+
+# By pydantic's error type, where its own words speak of Python rather than of the file.
+_WORDS = {
+    "string_type": ("expected text", "put quotes around it"),
+    "bool_type": ("expected true or false", ""),
+    "bool_parsing": ("expected true or false", ""),
+    "int_type": ("expected a whole number", ""),
+    "int_parsing": ("expected a whole number", ""),
+    "int_from_float": ("expected a whole number", ""),
+    "float_type": ("expected a number", ""),
+    "float_parsing": ("expected a number", ""),
+    "dict_type": ("expected a mapping of 'name: value' lines", ""),
+    "model_type": ("expected a mapping of 'name: value' lines", ""),
+    "tuple_type": ("expected a list", "each element starts with '- '"),
+    "list_type": ("expected a list", "each element starts with '- '"),
+    "path_type": ("expected a path", ""),
+    "byte_size": ("expected a size", "such as 500MiB or 10GiB"),
+    "byte_size_unit": ("unknown unit of size", "such as 500MiB or 10GiB"),
+}
+
+
+def report_all(
+    error: ValidationError, root: Mapping, model: type[BaseModel], report: Report, what: str
+) -> None:
+    """Report every complaint of a validation of `root` against `model`."""
+    for detail in error.errors(include_url=False, include_input=False):
+        _report(detail, root, model, report, what)
+
+
+def _report(
+    detail: ErrorDetails, root: Mapping, model: type[BaseModel], report: Report, what: str
+) -> None:
+    node, key, owner, path = _walk(detail["loc"], root, model)
+    kind = detail["type"]
+    last = str(detail["loc"][-1]) if detail["loc"] else ""
+    where = f"'{path}'" if path else what
+    if kind == "extra_forbidden":
+        known = sorted(_names(owner))
+        span = node.span if key is None else key
+        report.add(span, f"{what} has no field '{path}'", did_you_mean(last, known), "config")
+    elif kind == "missing":
+        span = _head(node)
+        report.add(span, f"{what} needs '{path}.{last}'" if path else f"{what} needs '{last}'",
+                   code="config")  # fmt: skip
+    else:
+        message, hint = _WORDS.get(kind, (detail["msg"].removeprefix("Value error, "), ""))
+        message, separator, rest = message.partition("; ")
+        hint = hint or (rest if separator else "")
+        report.add(node.span, f"{where}: {message}", hint, "config")
+
+
+def _walk(
+    loc: tuple[int | str, ...], root: Mapping, model: type[BaseModel]
+) -> tuple[Node, Span | None, type[BaseModel] | None, str]:
+    """As far into the file as the location leads: node, its key, the owning class, the path."""
+    node: Node = root
+    key: Span | None = None
+    owner: type[BaseModel] | None = model
+    inner: type[BaseModel] | None = model
+    path: list[str] = []
+    for step in loc:
+        if isinstance(node, Mapping) and (entry := node.get(str(step))) is not None:
+            node, key, owner = entry.value, entry.key.span, inner
+            path.append(str(step))
+            if inner is not None and str(step) in inner.model_fields:
+                inner = holds(inner.model_fields[str(step)].annotation, BaseModel)
+        elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
+            node, key = node.items[step], None
+            path.append(str(step))
+    return node, key, owner, ".".join(path)
+
+
+def _names(model: type[BaseModel] | None) -> list[str]:
+    if model is None:
+        return []
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _head(node: Any) -> Span:
+    if isinstance(node, Mapping) and node.entries:
+        return node.entries[0].key.span
+    assert isinstance(node, Mapping | Scalar | Sequence)  # noqa: S101 - narrows for mypy
+    return node.span

@@ -1,0 +1,140 @@
+"""Finds and loads `stallwatch.yaml`: every problem in one go, each at its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from engine.config.complaints import report_all
+from engine.config.kinds import installed
+from engine.config.masking import masked
+from engine.config.model import Config, RouteConfig
+from engine.config.plain import plain
+from engine.config.receivers import ReceiverReader
+from engine.config.secrets import SecretReader
+from rules.decoding import read_source
+from rules.document import Mapping, Scalar, compose
+from rules.errors import StallwatchError
+from rules.fields import Report, did_you_mean
+from rules.source import ProblemsError
+
+if TYPE_CHECKING:
+    from engine.config.kinds import Kinds
+    from engine.config.model import ReceiverConfig
+    from rules.document import Node
+    from rules.source import Problem, Source
+
+SEARCHED = (Path("stallwatch.yaml"), Path("/etc/stallwatch/stallwatch.yaml"))
+
+
+def load_config(path: str | Path | None = None, kinds: Kinds | None = None) -> Config:
+    """The configuration: `path`, else the first of SEARCHED, else the built-in defaults.
+
+    `kinds`: the receivers and probes that it may name, by default what is installed.
+    Raises ProblemsError for what the file says, UnreadableError when it cannot be opened.
+    """
+    file = find_config(path)
+    if file is None:
+        return Config()
+    source = read_source(file)
+    config, problems = load_source(source, file.resolve().parent, kinds)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if config is None or errors:
+        raise ProblemsError(errors)
+    return config
+
+
+def find_config(path: str | Path | None = None) -> Path | None:
+    """Which file holds the configuration; None: no file, so the defaults."""
+    if path is not None:
+        return Path(path)
+    try:
+        return next((candidate for candidate in SEARCHED if candidate.is_file()), None)
+    except OSError as error:
+        raise StallwatchError(f"cannot look for {SEARCHED[0]}: {error.strerror}") from error
+
+
+def load_source(
+    source: Source, folder: Path, kinds: Kinds | None = None
+) -> tuple[Config | None, tuple[Problem, ...]]:
+    """The configuration in a text, None when it has errors. Paths start at `folder`."""
+    report = Report(source)
+    document = compose(source)
+    report.problems.extend(document.problems)
+    if document.root is None:
+        return (None if report.failed else Config()), masked(report.ordered(), ())
+    if not isinstance(document.root, Mapping):
+        message = "a configuration is a mapping of 'name: value' lines"
+        report.add(document.root.span, message, "such as 'listen: 127.0.0.1:9466'", "config")
+        return None, report.ordered()
+    secrets = SecretReader(report, folder)
+    config = _build(secrets, document.root, installed() if kinds is None else kinds)
+    return (None if report.failed else config), masked(report.ordered(), secrets.exposed)
+
+
+def _build(secrets: SecretReader, root: Mapping, kinds: Kinds) -> Config | None:
+    report, folder = secrets.report, secrets.folder
+    receivers = ReceiverReader(report, secrets, kinds).read(root)
+    _check_probes(report, root, kinds)
+    values: dict[str, Any] = {
+        entry.key.value: plain(entry.value)
+        for entry in root.entries
+        # An empty section (`queue:`) says nothing.
+        if entry.key.value != "receivers"
+        and not (isinstance(entry.value, Scalar) and entry.value.null)
+    }
+    try:
+        config = Config.model_validate(values)
+    except ValidationError as error:
+        report_all(error, root, Config, report, "the configuration")
+        _check_route(report, root, None, receivers)
+        return None
+    route = _check_route(report, root, config.route, receivers)
+    return config.model_copy(
+        update={
+            "receivers": receivers,
+            "route": route,
+            "rule_files": tuple(str(folder / pattern) for pattern in config.rule_files),
+            "state_dir": folder / config.state_dir,
+        }
+    )
+
+
+def _absent(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.null
+
+
+def _check_route(
+    report: Report, root: Mapping, route: RouteConfig | None, receivers: tuple[ReceiverConfig, ...]
+) -> RouteConfig | None:
+    """The route must name a receiver; a lone receiver needs no route."""
+    names = [receiver.name for receiver in receivers]
+    if route is None:
+        if len(names) == 1:
+            return RouteConfig(receiver=names[0])
+        if names and root.get("route") is None:
+            entry = root.get("receivers")
+            span = root.span if entry is None else entry.key.span
+            message = "several receivers and no 'route' that names one"
+            report.add(span, message, f"add 'route: {{receiver: {names[0]}}}'", "route")
+        return None
+    if route.receiver not in names:
+        entry = root.get("route")
+        inner = entry.value.get("receiver") if entry and isinstance(entry.value, Mapping) else None
+        span = root.span if inner is None else inner.value.span
+        hint = did_you_mean(route.receiver, names) if names else "there are no 'receivers'"
+        report.add(span, f"there is no receiver '{route.receiver}'", hint, "route")
+    return route
+
+
+def _check_probes(report: Report, root: Mapping, kinds: Kinds) -> None:
+    entry = root.get("probes")
+    if entry is None or not isinstance(entry.value, Mapping):
+        return
+    for probe in entry.value.entries:
+        if probe.key.value not in kinds.probes:
+            message = f"there is no probe '{probe.key.value}'"
+            hint = did_you_mean(probe.key.value, sorted(kinds.probes))
+            report.add(probe.key.span, message, hint, "config")

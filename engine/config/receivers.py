@@ -1,0 +1,106 @@
+"""The `receivers` section, in Alertmanager's spelling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from engine.config.complaints import report_all
+from engine.config.model import IntegrationConfig, ReceiverConfig
+from rules.document import Mapping, Scalar, Sequence
+from rules.fields import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic import BaseModel
+
+    from engine.config.kinds import Kinds
+    from engine.config.secrets import SecretReader
+    from rules.document import Entry, Node
+    from rules.fields import Report
+
+_SUFFIX = "_configs"
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverReader:
+    """Reads `receivers`; each kind's own settings class judges its integrations."""
+
+    report: Report
+    secrets: SecretReader
+    kinds: Kinds
+
+    def read(self, root: Mapping) -> tuple[ReceiverConfig, ...]:
+        """All receivers; problems are reported."""
+        entry = root.get("receivers")
+        if entry is None or (isinstance(entry.value, Scalar) and entry.value.null):
+            return ()
+        if not isinstance(entry.value, Sequence):
+            message = "'receivers' is a list"
+            self.report.add(entry.value.span, message, "each starts with '- name:'", "receiver")
+            return ()
+        receivers: dict[str, ReceiverConfig] = {}
+        for node in entry.value.items:
+            receiver = self._receiver(node)
+            if receiver is None:
+                continue
+            if receiver.name in receivers:
+                message = f"there are two receivers named '{receiver.name}'"
+                self.report.add(node.span, message, "give each a name of its own", "receiver")
+            receivers[receiver.name] = receiver
+        return tuple(receivers.values())
+
+    def _receiver(self, node: Node) -> ReceiverConfig | None:
+        name = node.get("name") if isinstance(node, Mapping) else None
+        if not isinstance(node, Mapping) or name is None:
+            self.report.add(node.span, "a receiver needs a 'name'", "'- name: oncall'", "receiver")
+            return None
+        if not isinstance(name.value, Scalar) or not name.value.value:
+            self.report.add(name.value.span, "a receiver's name is text", code="receiver")
+            return None
+        integrations: list[IntegrationConfig] = []
+        for entry in node.entries:
+            if entry is not name:
+                integrations.extend(self._integrations(entry))
+        return ReceiverConfig(name=name.value.value, integrations=tuple(integrations))
+
+    def _integrations(self, entry: Entry) -> Iterator[IntegrationConfig]:
+        key = entry.key.value
+        kind = key.removesuffix(_SUFFIX)
+        if not key.endswith(_SUFFIX) or kind not in self.kinds.receivers:
+            known = [f"{name}{_SUFFIX}" for name in sorted(self.kinds.receivers)]
+            message = f"a receiver has no field '{key}'"
+            self.report.add(entry.key.span, message, did_you_mean(key, known), "receiver")
+            return
+        if not isinstance(entry.value, Sequence):
+            message = f"'{key}' is a list"
+            self.report.add(entry.value.span, message, "each starts with '- '", "receiver")
+            return
+        try:
+            model = self.kinds.receivers[kind]()
+        except (ImportError, AttributeError) as error:
+            message = f"the receiver kind '{kind}' cannot be loaded: {error}"
+            self.report.add(entry.key.span, message, code="receiver")
+            return
+        for node in entry.value.items:
+            integration = self._integration(kind, node, model)
+            if integration is not None:
+                yield integration
+
+    def _integration(
+        self, kind: str, node: Node, model: type[BaseModel]
+    ) -> IntegrationConfig | None:
+        if not isinstance(node, Mapping):
+            message = f"each of '{kind}{_SUFFIX}' is a mapping of 'name: value' lines"
+            self.report.add(node.span, message, code="receiver")
+            return None
+        settings = self.secrets.settings(node, model)
+        try:
+            parsed = model.model_validate(settings)
+        except ValidationError as error:
+            report_all(error, node, model, self.report, f"'{kind}{_SUFFIX}'")
+            return None
+        return IntegrationConfig(kind=kind, settings=settings, parsed=parsed, span=node.span)
