@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 # of a telling key. `env:` and `..._file` values say only where a secret is kept.
 _TELLING = re.compile(
     r"(?<=://)[^\s,}\]'\"]+"
-    r"|(?i:(?<=password:)|(?<=token:)|(?<=secret:)|(?<=credentials:)|(?<=key:)|(?<=\burl:))[ ]+(?!env:)[^\n]+"
+    r"|(?i:(?<=password:)|(?<=token:)|(?<=secret:)|(?<=credentials:)|(?<=key:)|(?<=\burl:))"
+    r"[ ]+(?!env:)[^\n]+"
 )
 
 
