@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from engine.dataset.assembly import Assembly
-from engine.dataset.dataset import MemoryDataset
+from engine.dataset.dataset import MemoryDataset, split_derived
 from engine.dataset.errors import DataError
 from engine.dataset.long_form import (
     SECONDS_NOTICE,
@@ -63,7 +63,8 @@ class _Reader:
             self.notices[f"{found.repeated} rows that repeat a sample exactly are left out"] = None
         if not found.series:
             raise DataError(self.path, "holds a header and no samples", "add rows below the header")
-        return MemoryDataset(found.series, tuple(self.notices))
+        series, derived = split_derived(found.series)
+        return MemoryDataset(series, tuple(self.notices), derived=derived)
 
     def _header(self, reader: Iterator[list[str]]) -> list[str]:
         rows = self._rows(reader, 1)

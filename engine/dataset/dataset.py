@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from engine.dataset.errors import DataError
+from engine.dataset.long_form import DERIVED
 from engine.matching import Selection
 from engine.series import Series
 
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.flush import TaskEvent
+    from engine.labels import Labels
     from engine.series import Int64Array
     from rules.promql.ast import Matcher
 
@@ -44,6 +48,10 @@ class Dataset(Protocol):
         """What a reader should be told."""
         ...
 
+    def with_derived(self) -> Dataset:
+        """The same data with the recorded outputs of rules in it, as `query` shows it."""
+        ...
+
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
         """See `engine.series.Queryable`."""
         ...
@@ -57,11 +65,20 @@ class Dataset(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryDataset:
-    """Series in memory, sorted by labels, each with at least one sample."""
+    """Series in memory, sorted by labels, each with at least one sample.
+
+    `derived` are what rules recorded, if the data say so: a replay records them anew, so they are
+    seen only through `with_derived()`.
+    """
 
     series: tuple[Series, ...]
     notices: tuple[str, ...] = ()
-    recorded_events: tuple[TaskEvent, ...] = field(default=())
+    recorded_events: tuple[TaskEvent, ...] = ()
+    derived: tuple[Series, ...] = ()
+
+    def with_derived(self) -> MemoryDataset:
+        """The same data with the recorded outputs of rules in it."""
+        return replace(self, series=union([*self.series, *self.derived]), derived=())
 
     @property
     def start_ms(self) -> int:
@@ -114,6 +131,50 @@ def cut(series: Sequence[Series], start_ms: int, end_ms: int) -> list[Series]:
     return found
 
 
+def split_derived(series: Sequence[Series]) -> tuple[tuple[Series, ...], tuple[Series, ...]]:
+    """Plain series, and those that carry the flag of what rules recorded, less the flag."""
+    plain = tuple(one for one in series if DERIVED not in one.labels)
+    flagged = [
+        Series(one.labels.without(DERIVED), one.timestamps_ms, one.values)
+        for one in series
+        if DERIVED in one.labels
+    ]
+    return plain, tuple(sorted(flagged, key=lambda one: one.labels))
+
+
+def union(series: Sequence[Series]) -> tuple[Series, ...]:
+    """Parts of series joined, sorted by labels; where two have a sample at a time, the first's.
+
+    Parts that share timestamps give wholes that share them.
+    """
+    parts: dict[Labels, list[Series]] = {}
+    for one in series:
+        parts.setdefault(one.labels, []).append(one)
+    shared: dict[tuple[int, ...], tuple[Int64Array, Int64Array | None]] = {}
+    found = []
+    for labels in sorted(parts):
+        own = parts[labels]
+        if len(own) == 1:
+            found.append(own[0])
+            continue
+        key = tuple(id(one.timestamps_ms) for one in own)
+        if key not in shared:
+            shared[key] = _joined_times([one.timestamps_ms for one in own])
+        times, order = shared[key]
+        values = np.concatenate([one.values for one in own])
+        found.append(Series(labels, times, values if order is None else values[order]))
+    return tuple(found)
+
+
+def _joined_times(parts: Sequence[Int64Array]) -> tuple[Int64Array, Int64Array | None]:
+    times = np.concatenate(parts)
+    if bool((times[1:] > times[:-1]).all()):
+        return times, None
+    # np.unique's first index of each time is the earliest part's.
+    distinct, order = np.unique(times, return_index=True)
+    return distinct, order
+
+
 def merge(datasets: Sequence[MemoryDataset], place: str) -> MemoryDataset:
     """Several files as one. Raises DataError where two of them disagree about a sample."""
     from engine.dataset.assembly import Assembly
@@ -124,6 +185,9 @@ def merge(datasets: Sequence[MemoryDataset], place: str) -> MemoryDataset:
     for dataset in datasets:
         for series in dataset.series:
             assembly.add_series(series.labels, series.timestamps_ms, series.values)
+        for series in dataset.derived:
+            labels = series.labels.merged({DERIVED: "1"})
+            assembly.add_series(labels, series.timestamps_ms, series.values)
     found = assembly.build()
     if found.conflict is not None:
         labels, time_ms = found.conflict.labels, found.conflict.time_ms
@@ -135,4 +199,5 @@ def merge(datasets: Sequence[MemoryDataset], place: str) -> MemoryDataset:
     notices = tuple(dict.fromkeys(notice for one in datasets for notice in one.notices))
     events = [event for one in datasets for event in one.recorded_events]
     events.sort(key=lambda event: event.time_ms)
-    return MemoryDataset(found.series, notices, tuple(events))
+    plain, derived = split_derived(found.series)
+    return MemoryDataset(plain, notices, tuple(events), derived)

@@ -23,6 +23,7 @@ DERIVED = "__derived__"
 DEFAULT_NAME = "value"
 _PREFIX = "label."
 _RESERVED = frozenset({TIMESTAMP, VALUE, DERIVED})
+_FLAG_SET = frozenset({"true", "1"})
 # 10^11 ms is March 1973: no cluster recorded data then, but in seconds it is the year 5138.
 _SECONDS_BELOW = 100_000_000_000
 
@@ -50,32 +51,59 @@ def label_of_column(column: str) -> str:
 
 
 def labels_of_row(columns: Sequence[str], values: Sequence[str]) -> Labels:
-    """A row's labels; without a metric name it is called `value`."""
-    found = {label_of_column(column): value for column, value in zip(columns, values, strict=True)}
+    """A row's labels; without a metric name it is called `value`.
+
+    The flag of what rules recorded stays among them as DERIVED="1" until the series are split.
+    """
+    found = {}
+    for column, value in zip(columns, values, strict=True):
+        if column == DERIVED:
+            found[DERIVED] = "1" if value.lower() in _FLAG_SET else ""
+        else:
+            found[label_of_column(column)] = value
     if not found.get(METRIC_NAME):
         found[METRIC_NAME] = DEFAULT_NAME
     return Labels(found)
 
 
 def label_columns(columns: Sequence[str]) -> list[str]:
-    """The columns that hold labels."""
-    return [column for column in columns if column not in _RESERVED]
+    """The columns that hold labels, the flag of derived series included."""
+    return [column for column in columns if column not in {TIMESTAMP, VALUE}]
 
 
 def number_rows(columns: Mapping[str, Sequence[str]], rows: int, assembly: Assembly) -> Int64Array:
-    """The series number of each row. Work is done once per distinct combination of labels."""
+    """The series number of each row, from label columns as text."""
+    import pandas as pd
+
+    codes = {}
+    for name, column in columns.items():
+        numbers, distinct = pd.factorize(np.asarray(column, dtype=object))
+        codes[name] = (numbers.astype(np.int64), distinct.tolist())
+    return number_codes(codes, rows, assembly)
+
+
+def number_codes(
+    columns: Mapping[str, tuple[Int64Array, Sequence[str]]], rows: int, assembly: Assembly
+) -> Int64Array:
+    """The series number of each row, from label columns as (codes, distinct texts).
+
+    Labels are built once per distinct combination.
+    """
     import pandas as pd
 
     combined: Int64Array = np.zeros(rows, dtype=np.int64)
-    for column in columns.values():
-        codes, distinct = pd.factorize(np.asarray(column, dtype=object))
+    for codes, distinct in columns.values():
         # Renumber after each column, so that the product of two cardinalities never overflows.
         combined = pd.factorize(combined * np.int64(len(distinct)) + codes)[0].astype(np.int64)
     _, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
     names = tuple(columns)
     numbers = np.array(
         [
-            assembly.number(labels_of_row(names, [column[row] for column in columns.values()]))
+            assembly.number(
+                labels_of_row(
+                    names, [distinct[int(codes[row])] for codes, distinct in columns.values()]
+                )
+            )
             for row in first.tolist()
         ],
         dtype=np.int64,

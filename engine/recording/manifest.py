@@ -1,0 +1,116 @@
+"""`manifest.jsonl`: what a recording holds; JSON lines with a checksum, append-only.
+
+A line is `{"crc32":"89abcdef","entry":{...}}`, the checksum being that of the entry's compact
+JSON. A torn last line is what a kill leaves and is cut; a bad line elsewhere is skipped, and both
+are reported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from engine.dataset.errors import DataError
+from engine.recording.framing import write_all
+
+NAME = "manifest.jsonl"
+VERSION = 1
+
+Entry: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestContent:
+    """The entries in order. `good_bytes`: where the last whole line ends."""
+
+    entries: tuple[Entry, ...]
+    good_bytes: int
+    torn_bytes: int
+    bad_lines: tuple[int, ...]
+
+
+def read_manifest(folder: str) -> ManifestContent:
+    """Read a manifest; one that is absent is empty.
+
+    Raises DataError if it was written by a newer version or cannot be read.
+    """
+    path = Path(folder, NAME)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return ManifestContent((), 0, 0, ())
+    except OSError as error:
+        raise DataError(
+            str(path), f"cannot be read: {error.strerror}", "check who owns it"
+        ) from None
+    good = content.rfind(b"\n") + 1
+    entries, bad = [], []
+    for number, line in enumerate(content[:good].splitlines(), start=1):
+        entry = _entry(line)
+        if entry is None:
+            bad.append(number)
+        else:
+            entries.append(entry)
+    for entry in entries:
+        version = entry.get("version", VERSION)
+        if entry.get("type") == "recording" and version != VERSION:
+            raise DataError(
+                str(path),
+                f"is of format version {version}, this stallwatch reads version {VERSION}",
+                "upgrade stallwatch, or record into another folder",
+            )
+    return ManifestContent(tuple(entries), good, len(content) - good, tuple(bad))
+
+
+class Manifest:
+    """Appends entries to a recording's manifest."""
+
+    def __init__(self, folder: str) -> None:
+        self.content = read_manifest(folder)
+        self.entries: list[Entry] = list(self.content.entries)
+        self._descriptor = os.open(
+            str(Path(folder, NAME)), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+        )
+        self._size = self.content.good_bytes
+        os.ftruncate(self._descriptor, self._size)
+
+    def append(self, entry: Entry) -> None:
+        """Append an entry and make it durable. After an OSError the file is as before."""
+        content = _line(entry)
+        try:
+            write_all(self._descriptor, content)
+            os.fsync(self._descriptor)
+        except OSError:
+            os.ftruncate(self._descriptor, self._size)
+            raise
+        self._size += len(content)
+        self.entries.append(entry)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
+def _line(entry: Entry) -> bytes:
+    text = _compact(entry)
+    return f'{{"crc32":"{zlib.crc32(text.encode()):08x}","entry":{text}}}\n'.encode()
+
+
+def _entry(line: bytes) -> Entry | None:
+    try:
+        row = json.loads(line)
+        entry = row["entry"]
+        expected = int(row["crc32"], 16)
+    except (ValueError, KeyError, TypeError):
+        return None
+    if not isinstance(entry, dict) or zlib.crc32(_compact(entry).encode()) != expected:
+        return None
+    return entry
+
+
+def _compact(entry: Entry) -> str:
+    return json.dumps(entry, separators=(",", ":"), sort_keys=True)

@@ -1,0 +1,234 @@
+"""Reads a recording, also one that an agent is still writing."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.dataset.dataset import MemoryDataset, cut, union
+from engine.dataset.errors import DataError
+from engine.dataset.parquet_form import read_parquet
+from engine.matching import Selection
+from engine.recording.hourly import journal_name, journals, read_events, series_of
+from engine.recording.journal import JournalContent, read_journal
+from engine.recording.manifest import NAME, read_manifest
+from engine.recording.retention import sealed_files
+from engine.recording.slots import Slots, expand
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.flush import TaskEvent
+    from engine.recording.manifest import Entry
+    from engine.series import Series
+    from rules.promql.ast import Matcher
+
+_CACHE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A metrics file, or the open hour in memory, and the times it spans."""
+
+    start_ms: int
+    end_ms: int
+    path: str
+    content: MemoryDataset | None = None
+
+
+class Recording:
+    """A recording opened for reading: a `Dataset` that also knows its evaluations.
+
+    `select` leaves out what rules recorded, because a replay records it anew;
+    `with_derived()` is the view that has it.
+    """
+
+    def __init__(self, path: str, *, derived: bool = False) -> None:
+        self.path = path
+        self._derived = derived
+        self._cache: OrderedDict[tuple[str, str], MemoryDataset] = OrderedDict()
+        manifest = read_manifest(path)
+        self._entries = manifest.entries
+        sealed = {entry["stem"] for entry in self._entries if entry.get("type") == "sealed"}
+        files = sealed_files(path, self._entries)
+        self._open_hours = _open_hours(path, sealed)
+        self._parts = [
+            Part(file["start_ms"], file["end_ms"], str(Path(path, file["name"])))
+            for file in files
+            if file["class"] == "metrics"
+        ]
+        self._event_files = [file for file in files if file["class"] == "events"]
+        for content in self._open_hours:
+            if content.batches:
+                plain, flagged = series_of(content)
+                times = [batch.time_ms for batch in content.batches]
+                whole = MemoryDataset(plain, derived=flagged)
+                self._parts.append(Part(min(times), max(times), "", whole))
+        self._parts.sort(key=lambda part: part.start_ms)
+        self.notices = _notices(path, manifest.torn_bytes, manifest.bad_lines, self._open_hours)
+
+    @property
+    def start_ms(self) -> int:
+        """The time of the first sample, unix milliseconds."""
+        return min((part.start_ms for part in self._parts), default=0)
+
+    @property
+    def end_ms(self) -> int:
+        """The time of the last sample, unix milliseconds."""
+        return max((part.end_ms for part in self._parts), default=0)
+
+    @cached_property
+    def series_count(self) -> int:
+        """Series with at least one sample; reads every file."""
+        return len({one.labels for part in self._parts for one in self._series(part, "")})
+
+    @property
+    def node(self) -> str:
+        """The node that was recorded."""
+        return str(self._head.get("node", ""))
+
+    @property
+    def flush_interval_ms(self) -> int:
+        """The interval of flushes."""
+        return int(self._head.get("flush_interval_ms", 10_000))
+
+    @property
+    def restarts(self) -> tuple[int, ...]:
+        """When the agent started, unix milliseconds."""
+        return tuple(entry["t"] for entry in self._entries if entry["type"] == "restart")
+
+    @property
+    def rules(self) -> tuple[tuple[int, str], ...]:
+        """(time, hash) of the rules that were in force from a time on."""
+        found = [entry for entry in self._entries if entry["type"] == "rules"]
+        return tuple((entry["t"], entry["hash"]) for entry in found)
+
+    @property
+    def intervals(self) -> dict[tuple[str, str], int]:
+        """Evaluation interval in milliseconds by (file, group), the last one logged."""
+        found = [entry for entry in self._entries if entry["type"] == "interval"]
+        return {(entry["file"], entry["group"]): entry["interval_ms"] for entry in found}
+
+    @property
+    def groups(self) -> tuple[tuple[str, str], ...]:
+        """(file, group) of every group with a logged slot."""
+        return tuple(sorted({(row["file"], row["group"]) for row in self._slot_rows()}))
+
+    def slots(self, file: str, group: str) -> Slots:
+        """Evaluated and skipped times of a group."""
+        own = [row for row in self._slot_rows() if (row["file"], row["group"]) == (file, group)]
+        return Slots(
+            expand(run for row in own if "reason" not in row for run in row["runs"]),
+            expand(run for row in own if "reason" in row for run in row["runs"]),
+        )
+
+    def with_derived(self) -> Recording:
+        """The same recording with what rules recorded in it."""
+        return Recording(self.path, derived=True)
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
+        """See `engine.series.Queryable`. Raises DataError if a file of the range is broken."""
+        selection = Selection(matchers)
+        found: list[Series] = []
+        for part in self._parts:
+            if part.start_ms <= end_ms and part.end_ms >= start_ms:
+                series = self._series(part, selection.name)
+                chosen = [one for one in series if selection.accepts(one.labels)]
+                found += cut(chosen, start_ms, end_ms)
+        return list(union(found))
+
+    def events(
+        self, task_id: str, start_ms: int, end_ms: int, visible_at_ms: int
+    ) -> Sequence[TaskEvent]:
+        """See `engine.flush.EventSource`. Raises DataError if a file of the range is broken."""
+        found = [
+            event
+            for event in self.all_events(start_ms, end_ms)
+            if event.task_id == task_id and event.flush_ms <= visible_at_ms
+        ]
+        return sorted(found, key=lambda event: event.time_ms)
+
+    def all_events(self, start_ms: int, end_ms: int) -> list[TaskEvent]:
+        """Events of every task with start <= time <= end, in no particular order."""
+        found = [event for content in self._open_hours for event in content.events]
+        for file in self._event_files:
+            if file["start_ms"] <= end_ms and file["end_ms"] >= start_ms:
+                found += self._events_of(str(Path(self.path, file["name"])))
+        return [event for event in found if start_ms <= event.time_ms <= end_ms]
+
+    @property
+    def _head(self) -> Entry:
+        return next((entry for entry in self._entries if entry["type"] == "recording"), {})
+
+    def _slot_rows(self) -> list[Entry]:
+        rows = [row for entry in self._entries for row in entry.get("slots", ())]
+        return rows + [row for content in self._open_hours for row in content.slots.to_json()]
+
+    def _series(self, part: Part, name: str) -> Sequence[Series]:
+        whole = part.content if part.content is not None else self._load(part.path, name)
+        return [*whole.series, *whole.derived] if self._derived else whole.series
+
+    def _load(self, path: str, name: str) -> MemoryDataset:
+        key = (path, name)
+        found = self._cache.pop(key, None) or read_parquet(path, name)
+        self._cache[key] = found
+        size = sum(_bytes(one) for one in self._cache.values())
+        while size > _CACHE_BYTES and len(self._cache) > 1:
+            _, dropped = self._cache.popitem(last=False)
+            size -= _bytes(dropped)
+        return found
+
+    def _events_of(self, path: str) -> Sequence[TaskEvent]:
+        key = (path, "")
+        if key not in self._cache:
+            self._cache[key] = MemoryDataset((), recorded_events=tuple(read_events(path)))
+        return self._cache[key].recorded_events
+
+
+def open_recording(path: str) -> Recording:
+    """Open a recording folder. Raises DataError if it is none or cannot be read."""
+    if not is_recording(path):
+        raise DataError(
+            path,
+            "is not a recording: it has no manifest.jsonl",
+            "a recording is a folder that 'stallwatch record' or 'stallwatch run' made",
+        )
+    return Recording(path)
+
+
+def is_recording(path: str) -> bool:
+    """True for a folder with a manifest."""
+    return Path(path, NAME).is_file()
+
+
+def _open_hours(path: str, sealed: set[str]) -> list[JournalContent]:
+    found = []
+    for stem in journals(path):
+        if stem in sealed:
+            continue
+        try:
+            found.append(read_journal(str(Path(path, journal_name(stem)))))
+        except OSError as error:
+            raise DataError(str(error.filename), f"cannot be read: {error.strerror}") from None
+    return found
+
+
+def _notices(
+    path: str, torn_bytes: int, bad_lines: Sequence[int], open_hours: Sequence[JournalContent]
+) -> tuple[str, ...]:
+    notices = []
+    torn = torn_bytes + sum(content.torn_bytes for content in open_hours)
+    if torn:
+        notices.append(f"{path}: {torn} bytes of an unfinished write were left out")
+    if bad_lines:
+        numbers = ", ".join(map(str, bad_lines))
+        notices.append(f"{path}/{NAME}: lines that fail their checksum were left out: {numbers}")
+    return tuple(notices)
+
+
+def _bytes(dataset: MemoryDataset) -> int:
+    both = (*dataset.series, *dataset.derived)
+    return 16 * sum(one.values.size for one in both) + 200 * len(dataset.recorded_events)

@@ -1,0 +1,248 @@
+"""Writes a recording: what the agent saw, safe against kill -9 up to the last flush."""
+
+from __future__ import annotations
+
+import os
+import threading
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.dataset.errors import DataError
+from engine.recording.hourly import journal_name, journals, seal
+from engine.recording.journal import Journal
+from engine.recording.lock import FolderLock
+from engine.recording.manifest import NAME, VERSION, Manifest
+from engine.recording.retention import Retention, expire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from engine.flush import Flush
+    from engine.labels import Labels
+    from engine.recording.manifest import Entry
+    from engine.series import Float64Array
+
+HOUR_MS = 3_600_000
+
+
+class Recorder:
+    """A recording folder, opened for writing; one process at a time.
+
+    Opening makes the folder, takes its lock, and finishes what a killed agent left. It raises
+    DataError when the folder cannot be used. From then on no failure to write raises: the call
+    returns False, `write_failures_total` grows, `failing` says why (None once writing works
+    again) and `on_failure` is called with that text. `recovered_bytes` is what was cut from torn
+    tails at open.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        node: str = "",
+        flush_interval_ms: int = 10_000,
+        retention: Retention | None = None,
+        on_failure: Callable[[str], None] | None = None,
+    ) -> None:
+        self.path = path
+        self.write_failures_total = 0
+        self.failing: str | None = None
+        self.recovered_bytes = 0
+        self.retention = Retention() if retention is None else retention
+        self._on_failure = on_failure
+        self._guard = threading.RLock()
+        self._journal: Journal | None = None
+        self._manifest: Manifest | None = None
+        self._stem = ""
+        self._hour = -1
+        self._newest_ms = 0
+        try:
+            Path(path).mkdir(parents=True, exist_ok=True)
+            self._lock = FolderLock(path)
+        except OSError as error:
+            raise _unusable(path, error) from None
+        try:
+            self._open(node, flush_interval_ms)
+        except OSError as error:
+            self._lock.release()
+            raise _unusable(path, error) from None
+        except DataError:
+            self._lock.release()
+            raise
+
+    def write(self, flush: Flush) -> bool:
+        """Append a flush. True: it is on disk, and a kill or power cut will not take it back."""
+        return self._write(
+            flush.timestamp_ms,
+            lambda journal: journal.write_samples(
+                flush.timestamp_ms, flush.labels, flush.values, flush.events, durable=True
+            ),
+        )
+
+    def write_samples(
+        self, timestamp_ms: int, labels: Sequence[Labels], values: Float64Array
+    ) -> bool:
+        """Append what rules recorded; a replay computes it anew and does not read it."""
+        return self._write(
+            timestamp_ms,
+            lambda journal: journal.write_samples(timestamp_ms, labels, values, derived=True),
+        )
+
+    def log_evaluated(self, file: str, group: str, timestamp_ms: int) -> bool:
+        """A group was evaluated at a time."""
+        return self._write(
+            timestamp_ms, lambda journal: journal.write_slot(file, group, timestamp_ms, None)
+        )
+
+    def log_skipped(self, file: str, group: str, timestamp_ms: int, reason: str) -> bool:
+        """A group missed a time: `down`, `overrun`, ..."""
+        return self._write(
+            timestamp_ms, lambda journal: journal.write_slot(file, group, timestamp_ms, reason)
+        )
+
+    def write_log(self, timestamp_ms: int, line: str) -> bool:
+        """Append a line of the agent's own log (JSON)."""
+        return self._write(timestamp_ms, lambda journal: journal.write_log(timestamp_ms, line))
+
+    def log_restart(self, timestamp_ms: int) -> bool:
+        """The agent started."""
+        return self._enter({"type": "restart", "t": timestamp_ms})
+
+    def log_rules(self, rules_hash: str, timestamp_ms: int) -> bool:
+        """The rules in force from a time on."""
+        return self._enter({"type": "rules", "hash": rules_hash, "t": timestamp_ms})
+
+    def log_interval(self, file: str, group: str, interval_ms: int) -> bool:
+        """The evaluation interval of a group."""
+        return self._enter(
+            {"type": "interval", "file": file, "group": group, "interval_ms": interval_ms}
+        )
+
+    def close(self) -> None:
+        """Finish the open hour as Parquet and let the folder go. Twice is fine."""
+        with self._guard:
+            if self._manifest is None:
+                return
+            self._roll()
+            self._manifest.close()
+            self._manifest = None
+            self._lock.release()
+
+    def _open(self, node: str, flush_interval_ms: int) -> None:
+        manifest = self._manifest = Manifest(self.path)
+        self.recovered_bytes = manifest.content.torn_bytes
+        if not any(entry["type"] == "recording" for entry in manifest.entries):
+            manifest.append(
+                {
+                    "type": "recording",
+                    "version": VERSION,
+                    "node": node,
+                    "flush_interval_ms": flush_interval_ms,
+                }
+            )
+        for leftover in Path(self.path).glob("*.parquet.tmp"):
+            leftover.unlink()
+        self._seal_all()
+
+    def _seal_all(self) -> None:
+        """Turn every closed journal into Parquet. Raises OSError; what is left is tried again."""
+        if self._manifest is None:
+            return
+        sealed = {entry["stem"] for entry in self._manifest.entries if entry["type"] == "sealed"}
+        for stem in journals(self.path):
+            if self._journal is not None and stem == self._stem:
+                continue
+            if stem not in sealed:
+                entry = seal(self.path, stem)
+                self.recovered_bytes += entry.get("torn_bytes", 0)
+                self._manifest.append(entry)
+                ends = [file["end_ms"] for file in entry["files"]]
+                self._newest_ms = max([self._newest_ms, *ends])
+            Path(self.path, journal_name(stem)).unlink()
+        for name, reason in expire(
+            self.path, self._manifest.entries, self.retention, self._newest_ms
+        ):
+            self._manifest.append({"type": "removed", "name": name, "reason": reason})
+
+    def _write(self, timestamp_ms: int, append: Callable[[Journal], None]) -> bool:
+        with self._guard:
+            try:
+                append(self._journal_at(timestamp_ms))
+            except OSError as error:
+                return self._failed(error)
+            self._newest_ms = max(self._newest_ms, timestamp_ms)
+            self.failing = None
+            return True
+
+    def _enter(self, entry: Entry) -> bool:
+        with self._guard:
+            if self._manifest is None:
+                return False
+            try:
+                self._manifest.append(entry)
+            except OSError as error:
+                return self._failed(error)
+            return True
+
+    def _journal_at(self, timestamp_ms: int) -> Journal:
+        hour = timestamp_ms // HOUR_MS
+        if self._journal is not None and hour > self._hour:
+            self._roll()
+        if self._journal is None:
+            stem = self._free_stem(hour)
+            self._journal = Journal(str(Path(self.path, journal_name(stem))))
+            self._stem, self._hour = stem, hour
+        return self._journal
+
+    def _free_stem(self, hour: int) -> str:
+        """`YYYYMMDDTHH`, with `-N` if the hour has files of an earlier start."""
+        start = datetime.fromtimestamp(hour * HOUR_MS / 1000, tz=timezone.utc)
+        base = start.strftime("%Y%m%dT%H")
+        taken = {
+            path.name.partition("-")[2].partition(".")[0] for path in Path(self.path).iterdir()
+        }
+        taken |= {entry["stem"] for entry in self._entries() if entry["type"] == "sealed"}
+        count, stem = 0, base
+        while stem in taken:
+            count += 1
+            stem = f"{base}-{count}"
+        return stem
+
+    def _entries(self) -> Sequence[Entry]:
+        return () if self._manifest is None else self._manifest.entries
+
+    def _roll(self) -> None:
+        """Close the open hour. A failure is counted; its journal stays and is tried again."""
+        journal, self._journal = self._journal, None
+        try:
+            if journal is not None:
+                journal.close()
+            self._seal_all()
+        except OSError as error:
+            self._failed(error)
+
+    def _failed(self, error: OSError) -> bool:
+        self.write_failures_total += 1
+        self.failing = f"{error.filename or self.path}: {error.strerror or error}"
+        if self._on_failure is not None:
+            self._on_failure(self.failing)
+        return False
+
+
+def _unusable(path: str, error: OSError) -> DataError:
+    where = error.filename or path
+    if isinstance(error, PermissionError):
+        hint = f"choose a folder that {_user()} may write, or change its owner"
+    elif isinstance(error, FileExistsError | NotADirectoryError):
+        hint = "a recording is a folder; give the path of one, or of one to be made"
+    else:
+        hint = "free some space, or choose another folder"
+    return DataError(str(where), f"cannot record here: {error.strerror or error}", hint)
+
+
+def _user() -> str:
+    return f"uid {os.geteuid()}"
+
+
+__all__ = ["NAME", "Recorder"]

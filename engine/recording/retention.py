@@ -1,0 +1,72 @@
+"""How long and how much is kept, class by class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.recording.manifest import Entry
+
+DAY_MS = 86_400_000
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """A bound in age (of data, unix ms) and in bytes on disk for one class."""
+
+    age_ms: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Metrics 30 days, events and log 7 days, unless set otherwise."""
+
+    metrics: Keep = Keep(30 * DAY_MS, 20 * GIB)
+    events: Keep = Keep(7 * DAY_MS, 2 * GIB)
+    log: Keep = Keep(7 * DAY_MS, GIB)
+
+    def of(self, kind: str) -> Keep:
+        """The bounds of a class by its name."""
+        return {"metrics": self.metrics, "events": self.events, "log": self.log}[kind]
+
+
+def sealed_files(folder: str, entries: Sequence[Entry]) -> list[Entry]:
+    """The files that a manifest tells of and that still exist, each once."""
+    found: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.get("type") == "sealed":
+            for file in entry["files"]:
+                found[file["name"]] = file
+    return [file for file in found.values() if Path(folder, file["name"]).exists()]
+
+
+def expire(
+    folder: str, entries: Sequence[Entry], retention: Retention, now_ms: int
+) -> list[tuple[str, str]]:
+    """Remove what is over a bound, oldest first; (file name, reason) of each. Raises OSError."""
+    removed = []
+    files = sealed_files(folder, entries)
+    for kind in ("metrics", "events", "log"):
+        keep = retention.of(kind)
+        own = sorted(
+            (file for file in files if file["class"] == kind), key=lambda file: file["end_ms"]
+        )
+        total = sum(file["bytes"] for file in own)
+        for file in own:
+            reason = ""
+            if file["end_ms"] < now_ms - keep.age_ms:
+                reason = "age"
+            elif total > keep.max_bytes:
+                reason = "size"
+            if not reason:
+                break
+            Path(folder, file["name"]).unlink(missing_ok=True)
+            total -= file["bytes"]
+            removed.append((file["name"], reason))
+    return removed
