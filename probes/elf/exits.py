@@ -1,0 +1,140 @@
+"""Where a function returns: the instructions that a probe on its exits goes to.
+
+A uretprobe swaps the return address for a trampoline, which a C++ exception cannot unwind through:
+the job dies of SIGABRT. A uprobe at each `ret` and each tail jump changes no address. This needs
+all of them: a function where one cannot be told from the bytes alone is probed at its entry only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from probes.elf.frames import Frames
+from probes.elf.jumps import Jump, UndecodableError, decode
+from probes.elf.symbols import SYMBOL
+
+if TYPE_CHECKING:
+    from probes.elf.image import Image
+    from probes.elf.symbols import Symbol
+
+# The largest function that is worth a disassembly; c10d::Reducer::finalize_backward has 1.7 kB.
+MAX_FUNCTION_BYTES = 1 << 20
+MAX_PARTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Exits:
+    """Virtual addresses of the exit instructions, ascending.
+
+    `reason` is "" when these are all of them; otherwise it says why they cannot all be known, and
+    `addresses` is empty.
+    """
+
+    addresses: tuple[int, ...] = ()
+    reason: str = ""
+
+
+class UnknownExitError(Exception):
+    """A place where control leaves in a way that cannot be followed; the text says which."""
+
+
+class Layout(Protocol):
+    """What lies where in the image around a function."""
+
+    def read(self, address: int, size: int) -> bytes:
+        """`size` bytes of code."""
+        ...
+
+    def part(self, target: int, *, conditional: bool) -> tuple[int, int] | None:
+        """[start, end) of the split-off part that a jump enters; None: another function, a tail
+        call. Raises UnknownExitError where that cannot be told.
+        """  # noqa: D205 - one sentence
+        ...
+
+
+def find_exits(image: Image, function: Symbol) -> Exits:
+    """Disassemble a function and what was split off it. Raises ElfError for a broken file."""
+    if function.size == 0:
+        return Exits(reason="the symbol has no size")
+    if function.size > MAX_FUNCTION_BYTES:
+        return Exits(reason=f"{function.size} bytes are too many to disassemble")
+    body = (function.address, function.address + function.size)
+    return exits_of(image.machine, body, ImageLayout(image))
+
+
+def exits_of(machine: str, body: tuple[int, int], layout: Layout) -> Exits:
+    """The exits of the code in `body` = [start, end) and of every part that it jumps into."""
+    try:
+        return Exits(tuple(sorted(_follow(machine, body, layout))))
+    except UnknownExitError as unknown:
+        return Exits(reason=str(unknown))
+    except UndecodableError as undecodable:
+        return Exits(reason=f"the bytes at {undecodable.args[0]:#x} are no known instruction")
+
+
+def _follow(machine: str, body: tuple[int, int], layout: Layout) -> set[int]:
+    exits: set[int] = set()
+    parts = [body]
+    for start, end in parts:  # grows while it is walked
+        if len(parts) > MAX_PARTS:
+            raise UnknownExitError(f"the function lies in more than {MAX_PARTS} parts")
+        if end - start > MAX_FUNCTION_BYTES:
+            raise UnknownExitError(f"its part at {start:#x} is too large to disassemble")
+        for jump in decode(machine, layout.read(start, end - start), start):
+            if jump.kind in {"return", "tail_call"}:
+                exits.add(jump.address)
+            elif jump.kind == "unknown":
+                raise UnknownExitError(f"the jump at {jump.address:#x} goes through a register")
+            elif jump.kind in {"jump", "branch"} and not _inside(jump.target, parts):
+                part = layout.part(jump.target, conditional=jump.kind == "branch")
+                if part is not None:
+                    parts.append(part)
+                else:
+                    exits.add(_tail_jump(jump))
+    return exits
+
+
+def _tail_jump(jump: Jump) -> int:
+    if jump.kind == "branch":
+        # A probe there would fire whether or not the branch is taken.
+        raise UnknownExitError(f"the branch at {jump.address:#x} leaves for another function")
+    return jump.address
+
+
+def _inside(address: int, parts: list[tuple[int, int]]) -> bool:
+    return any(start <= address < end for start, end in parts)
+
+
+class ImageLayout:
+    """The layout of a real file, from its unwind table, PLT and exported functions."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._frames = Frames(image)
+        exported = np.frombuffer(image.content(".dynsym"), "u1")
+        exported = exported[: len(exported) // SYMBOL.itemsize * SYMBOL.itemsize]
+        self._functions = np.unique(exported.view(SYMBOL)["value"])
+
+    def read(self, address: int, size: int) -> bytes:
+        """`size` bytes of code; raises ElfError."""
+        return self._image.read(address, size)
+
+    def part(self, target: int, *, conditional: bool) -> tuple[int, int] | None:
+        """See `Layout.part`."""
+        if self._image.in_plt(target) or self._exported(target):
+            return None
+        frame = self._frames.at(target)
+        if frame is None:
+            if conditional:
+                raise UnknownExitError(f"no unwind table tells what lies at {target:#x}")
+            return None
+        if frame.entered_midway or target != frame.start or conditional:
+            return frame.start, frame.end
+        return None
+
+    def _exported(self, address: int) -> bool:
+        place = int(np.searchsorted(self._functions, address))
+        return place < len(self._functions) and int(self._functions[place]) == address

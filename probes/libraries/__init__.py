@@ -1,0 +1,1 @@
+"""Which processes map which library files, followed without polling every process."""

@@ -1,0 +1,116 @@
+"""A real DistributedDataParallel job on Gloo and CPU: one process per rank, started by the caller.
+
+Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME from the environment, as
+torchrun sets them. Every rank trains the same little network from the same seed for a fixed number
+of steps; --report names a file that receives, as JSON, this rank's pid, steps and step times.
+
+Exit status: 0 done; 3 the other rank was lost, and the RuntimeError that PyTorch raised for it was
+caught here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+PEER_LOST = 3
+
+
+def arguments() -> argparse.Namespace:
+    """The options, described in --help."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=100, help="0: until killed")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dim", type=int, default=256, help="width of the layers")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--timeout", type=float, default=60.0, help="of a collective, in seconds")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds before the first step")
+    parser.add_argument("--sleep-before-backward", type=float, default=0.0, metavar="SECONDS")
+    parser.add_argument("--sleep-rank", type=int, default=-1, metavar="RANK")
+    parser.add_argument("--die-rank", type=int, default=-1, metavar="RANK")
+    parser.add_argument("--die-at-step", type=int, default=-1, metavar="STEP")
+    parser.add_argument("--report", type=Path, help="where to write the JSON")
+    return parser.parse_args()
+
+
+class Report:
+    """What this rank knows of itself, rewritten whole so that a reader never sees half of it."""
+
+    def __init__(self, path: Path | None, rank: int) -> None:
+        self._path = path
+        self.facts: dict[str, object] = {"rank": rank, "pid": os.getpid(), "error": ""}
+        self.times: list[float] = []
+
+    def write(self) -> None:
+        """Write the file by rename."""
+        if self._path is None:
+            return
+        scratch = self._path.with_suffix(f".{os.getpid()}")
+        scratch.write_text(
+            json.dumps({**self.facts, "steps": len(self.times), "step_seconds": self.times})
+        )
+        scratch.replace(self._path)
+
+
+def train(options: argparse.Namespace, report: Report) -> None:
+    """The training loop."""
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+
+    rank = dist.get_rank()
+    torch.manual_seed(options.seed)
+    torch.set_num_threads(1)
+    layers = [nn.Linear(options.dim, options.dim), nn.ReLU()] * 2
+    model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers, nn.Linear(options.dim, 1)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    data = torch.randn(options.batch, options.dim)
+    report.write()
+    time.sleep(options.pause)
+    step = 0
+    while options.steps == 0 or step < options.steps:
+        started = time.monotonic()
+        loss = model(data).square().mean()
+        if rank == options.sleep_rank:
+            time.sleep(options.sleep_before_backward)
+        if rank == options.die_rank and step == options.die_at_step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        step += 1
+        report.times.append(time.monotonic() - started)
+        if step % 20 == 0:
+            report.write()
+
+
+def main() -> int:
+    """Train; the exit status."""
+    options = arguments()
+    import torch.distributed as dist
+
+    rank = int(os.environ["RANK"])
+    report = Report(options.report, rank)
+    try:
+        dist.init_process_group("gloo", timeout=timedelta(seconds=options.timeout))
+        train(options, report)
+    except RuntimeError as error:
+        report.facts["error"] = f"{type(error).__name__}: {error}"[:500]
+        report.write()
+        print(f"rank {rank}: caught {type(error).__name__}", file=sys.stderr)
+        return PEER_LOST
+    report.write()
+    # Ranks leave together; one that goes early would look like a lost peer.
+    dist.barrier()
+    dist.destroy_process_group()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
