@@ -22,6 +22,7 @@ Reason: TypeAlias = Literal[
     "verifier",
     "compile",
     "lockdown",
+    "pid_namespace",
     "library_absent",
     "attach_failed",
 ]

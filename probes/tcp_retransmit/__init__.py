@@ -1,0 +1,1 @@
+"""TCP retransmits, each owned by the process that owns its socket."""

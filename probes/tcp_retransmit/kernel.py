@@ -1,0 +1,191 @@
+"""The kernel half: layouts, limits, attaching, and reading what the program counted."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from probes.bpf.errors import UnavailableError
+from probes.bpf.loader import ProgramType, load
+from probes.bpf.tracepoint import read_format
+from probes.tcp_retransmit.flow import decode_flow, decode_record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from probes.bpf.loader import BpfObject
+    from probes.bpf.tracepoint import Format
+    from probes.tcp_retransmit.flow import Flow
+
+_SOURCE = Path(__file__).with_name("program.bpf.c")
+_SKB_FIELDS = ("skaddr", "sport", "dport", "saddr_v6", "daddr_v6")
+_STATE_FIELDS = ("skaddr", "oldstate", "newstate", "protocol")
+_TRANSFER_FIELDS = ("sk", "protocol", "ret")
+_IDLE_DRAINS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes of the kernel's tables; settable, and small ones force each loss.
+
+    owners: open TCP sockets of the node. Linux gives 28,232 local ports to a destination by
+    default; twice that, for both ends on one node, rounded up. 5 MB when full.
+    processes: processes that use TCP. flows: sockets with a retransmit in about 30 s.
+    ring_pages: 256 KiB is 3,200 retransmits between two polls.
+    """
+
+    owners: int = 65_536
+    processes: int = 8_192
+    flows: int = 16_384
+    ring_pages: int = 64
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, object]) -> Limits:
+        """`owners_limit`, `processes_limit`, `flows_limit`, `ring_pages`; others are ignored."""
+        names = {
+            "owners_limit": "owners",
+            "processes_limit": "processes",
+            "flows_limit": "flows",
+            "ring_pages": "ring_pages",
+        }
+        chosen = {
+            own: value
+            for name, own in names.items()
+            if isinstance(value := settings.get(name), int) and value > 0
+        }
+        return cls(**chosen)
+
+    def defines(self) -> dict[str, int]:
+        """As the program names them."""
+        return {
+            "OWNERS_LIMIT": self.owners,
+            "PROCESSES_LIMIT": self.processes,
+            "FLOWS_LIMIT": self.flows,
+            "RING_PAGES": self.ring_pages,
+        }
+
+
+# The order of the enums in program.bpf.c.
+STREAMS = ("", "events")
+LOSSES = (
+    ("", "map_full"),
+    ("events", "ring_full"),
+    ("owners", "map_full"),
+    ("processes", "map_full"),
+)
+
+
+class RetransmitProgram:
+    """The loaded program. `notes`: what this kernel lacks and how it is made up for."""
+
+    def __init__(self, limits: Limits) -> None:
+        """Load and attach. Raises UnavailableError."""
+        self.notes: list[str] = []
+        defines = limits.defines()
+        retransmit = read_format("tcp", "tcp_retransmit_skb")
+        retransmit.require(*_SKB_FIELDS)
+        defines |= retransmit.defines("SKB", (*_SKB_FIELDS, "err"))
+        points = {("tcp", "tcp_retransmit_skb"): "on_retransmit"}
+        defines |= self._state(points) | self._transfer(points)
+        self._programs = sorted(set(points.values()))
+        self._bpf: BpfObject = load(
+            _SOURCE, dict.fromkeys(self._programs, ProgramType.TRACEPOINT), defines
+        )
+        self._seen: dict[bytes, tuple[int, int]] = {}
+        try:
+            self._records = self._bpf.events("records", limits.ring_pages)
+            for (category, event), program in points.items():
+                self._bpf.attach_tracepoint(program, category, event)
+        except UnavailableError:
+            self._bpf.close()
+            raise
+
+    def _state(self, points: dict[tuple[str, str], str]) -> dict[str, int]:
+        state = _format_or_none("sock", "inet_sock_set_state", _STATE_FIELDS)
+        if state is None:
+            self.notes.append("no sock:inet_sock_set_state: owners through sock_diag only")
+            return {}
+        points["sock", "inet_sock_set_state"] = "on_state"
+        return state.defines("STATE", _STATE_FIELDS)
+
+    def _transfer(self, points: dict[tuple[str, str], str]) -> dict[str, int]:
+        """Send and receive share one program as long as they share one layout."""
+        if "on_state" not in points.values():
+            return {}  # without it nothing would ever forget a socket
+        layout: dict[str, int] = {}
+        for event in ("sock_send_length", "sock_recv_length"):
+            transfer = _format_or_none("sock", event, _TRANSFER_FIELDS)
+            if transfer is None:
+                continue
+            own = transfer.defines("TRANSFER", _TRANSFER_FIELDS)
+            if layout in ({}, own):
+                layout = own
+                points["sock", event] = "on_transfer"
+        if not layout:
+            self.notes.append("no sock:sock_send_length: accepted sockets through sock_diag")
+        return layout
+
+    def processes(self) -> list[tuple[int, int]]:
+        """(pid, monotonic ns of its newest socket) of processes seen to use TCP."""
+        return [
+            (struct.unpack("=I", key)[0], struct.unpack("=Q", value)[0])
+            for key, value in self._bpf.map("processes").items()
+        ]
+
+    def forget_process(self, pid: int) -> None:
+        """Make room: the process has ended."""
+        self._bpf.map("processes").delete(struct.pack("=I", pid))
+
+    def records(self) -> list[tuple[int, Flow]]:
+        """(monotonic ns, flow) of each retransmit since the last call."""
+        return [decode_record(raw) for raw in self._records.drain()]
+
+    def hits(self) -> list[tuple[Flow, int]]:
+        """Flows and by how much each grew since the last call.
+
+        The kernel's counts only ever grow, so no hit is lost between reading and resetting; a
+        flow that has been still for three drains is taken out.
+        """
+        flows = self._bpf.map("flows")
+        grown: list[tuple[Flow, int]] = []
+        seen: dict[bytes, tuple[int, int]] = {}
+        for key, value in flows.items():
+            before, still = self._seen.get(key, (0, 0))
+            total = int(struct.unpack("=Q", value)[0])
+            still = still + 1 if total == before else 0
+            if still >= _IDLE_DRAINS:
+                last = flows.take(key)
+                total = before if last is None else int(struct.unpack("=Q", last)[0])
+            else:
+                seen[key] = (total, still)
+            if total != before:
+                grown.append((decode_flow(key), total - before))
+        self._seen = seen
+        return grown
+
+    def produced(self) -> tuple[tuple[str, int], ...]:
+        """By stream."""
+        return tuple(zip(STREAMS, self._bpf.produced(), strict=True))
+
+    def lost(self) -> tuple[tuple[tuple[str, str], int], ...]:
+        """By stream and reason."""
+        misses = self._bpf.recursion_misses("on_retransmit")
+        losses = zip(LOSSES, self._bpf.lost(), strict=True)
+        return (*losses, (("", "recursion_misses"), misses))
+
+    def close(self) -> None:
+        """Detach and free."""
+        self._bpf.close()
+
+
+def _format_or_none(category: str, event: str, names: tuple[str, ...]) -> Format | None:
+    try:
+        found = read_format(category, event)
+        found.require(*names)
+    except UnavailableError as error:
+        if error.reason != "no_tracepoint":
+            raise
+        return None
+    return found

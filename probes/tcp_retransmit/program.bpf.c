@@ -1,0 +1,140 @@
+/*
+ * Counts retransmits by socket and owner, and sends one record for each.
+ *
+ * The process that runs when a retransmit fires is a stranger (soft interrupt, timer), so the
+ * owner comes from the socket's address: learnt when a process connects, sends or receives, and
+ * forgotten when the socket closes. Addresses are read from the 16-byte fields alone: for IPv4
+ * the kernel fills them with the mapped form (::ffff:a.b.c.d), on every version.
+ *
+ * Defines: SKB_*, STATE_*, TRANSFER_* offsets from the format files; OWNERS_LIMIT,
+ * PROCESSES_LIMIT, FLOWS_LIMIT, RING_PAGES.
+ */
+
+#define TCP 6
+#define SYN_SENT 2
+#define CLOSE 7
+
+/* Streams of sw_produced, reasons of sw_lost: the order of probe.py. */
+enum { HITS, EVENTS, STREAMS };
+enum { FLOWS_FULL, RING_FULL, OWNERS_FULL, PROCESSES_FULL, REASONS };
+
+struct flow {
+	u64 socket;
+	u8 source[16];
+	u8 destination[16];
+	u32 owner;
+	u16 source_port;
+	u16 destination_port;
+};
+
+struct record {
+	u64 monotonic_ns;
+	struct flow flow;
+};
+
+SW_COUNTERS(2, 4);
+SW_HASH(owners, u64, u32, OWNERS_LIMIT);
+SW_HASH(processes, u32, u64, PROCESSES_LIMIT);
+SW_HASH(flows, struct flow, u64, FLOWS_LIMIT);
+SW_EVENTS(records, RING_PAGES);
+
+static inline void learn(u64 socket)
+{
+	u32 owner = bpf_get_current_pid_tgid() >> 32;
+	u64 now = bpf_ktime_get_ns();
+
+	if (sw_update(owners, &socket, &owner)) {
+		sw_count(sw_lost, OWNERS_FULL);
+		return;
+	}
+	if (sw_update(processes, &owner, &now))
+		sw_count(sw_lost, PROCESSES_FULL);
+}
+
+static inline void count_hit(struct flow *flow)
+{
+	u64 one = 1;
+	u64 *hits = sw_lookup(flows, flow);
+
+	if (!hits) {
+		if (!sw_insert(flows, flow, &one))
+			return;
+		/* Full, or another CPU was first. */
+		hits = sw_lookup(flows, flow);
+	}
+	if (hits)
+		__sync_fetch_and_add(hits, 1);
+	else
+		sw_count(sw_lost, FLOWS_FULL);
+}
+
+int on_retransmit(void *ctx)
+{
+	struct record record = {};
+	u32 *owner;
+
+#ifdef SKB_ERR_OFFSET
+	/* Newer kernels also report attempts that failed. */
+	int err = 0;
+	sw_read_kernel(&err, sizeof(err), ctx + SKB_ERR_OFFSET);
+	if (err)
+		return 0;
+#endif
+	sw_count(sw_produced, HITS);
+	sw_read_kernel(&record.flow.socket, 8, ctx + SKB_SKADDR_OFFSET);
+	sw_read_kernel(&record.flow.source, 16, ctx + SKB_SADDR_V6_OFFSET);
+	sw_read_kernel(&record.flow.destination, 16, ctx + SKB_DADDR_V6_OFFSET);
+	sw_read_kernel(&record.flow.source_port, 2, ctx + SKB_SPORT_OFFSET);
+	sw_read_kernel(&record.flow.destination_port, 2, ctx + SKB_DPORT_OFFSET);
+	owner = sw_lookup(owners, &record.flow.socket);
+	if (owner)
+		record.flow.owner = *owner;
+	count_hit(&record.flow);
+
+	sw_count(sw_produced, EVENTS);
+	record.monotonic_ns = bpf_ktime_get_ns();
+	if (sw_output(records, ctx, &record))
+		sw_count(sw_lost, RING_FULL);
+	return 0;
+}
+
+#ifdef STATE_SKADDR_OFFSET
+int on_state(void *ctx)
+{
+	u64 socket = 0;
+	int before = 0, after = 0;
+	/* One byte before 5.6, two since, as MPTCP (262) needs. Little-endian machines only. */
+	u16 protocol = 0;
+
+	sw_read_kernel(&protocol, STATE_PROTOCOL_SIZE, ctx + STATE_PROTOCOL_OFFSET);
+	if (protocol != TCP)
+		return 0;
+	sw_read_kernel(&socket, 8, ctx + STATE_SKADDR_OFFSET);
+	sw_read_kernel(&before, 4, ctx + STATE_OLDSTATE_OFFSET);
+	sw_read_kernel(&after, 4, ctx + STATE_NEWSTATE_OFFSET);
+	if (after == CLOSE)
+		sw_delete(owners, &socket);
+	else if (before == CLOSE && after == SYN_SENT)
+		learn(socket);
+	return 0;
+}
+#endif
+
+#ifdef TRANSFER_SK_OFFSET
+/* Runs on every send and receive of the machine: one load and one lookup, then out. */
+int on_transfer(void *ctx)
+{
+	u64 socket;
+
+	if (*(u16 *)(ctx + TRANSFER_PROTOCOL_OFFSET) != TCP)
+		return 0;
+	socket = *(u64 *)(ctx + TRANSFER_SK_OFFSET);
+	if (sw_lookup(owners, &socket))
+		return 0;
+	/* A socket that has closed still answers with an error or an end; those teach nothing. */
+	if (*(int *)(ctx + TRANSFER_RET_OFFSET) <= 0)
+		return 0;
+	learn(socket);
+	return 0;
+}
+#endif

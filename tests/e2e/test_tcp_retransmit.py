@@ -1,0 +1,202 @@
+"""Real loss on a real (virtual) wire: counts agree with the kernel's own, owners are right."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from engine.readings import Count, Event, Gone, ProbeOptions, Process, Watched
+from probes.bpf.tracefs import start_ticks
+from probes.tcp_retransmit.probe import TcpRetransmitProbe
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+
+    from engine.readings import Reading
+
+pytestmark = pytest.mark.root
+
+
+class Watcher:
+    """The probe and everything that it said."""
+
+    def __init__(self) -> None:
+        self.probe = TcpRetransmitProbe()
+        self.readings: list[Reading] = []
+
+    def start(self, **settings: object) -> None:
+        status = self.probe.start(ProbeOptions(settings=settings), self.readings.append)
+        assert status.state == "attached", status
+
+    def until_done(self, *processes: subprocess.Popen[str]) -> None:
+        """Poll as the agent does until each process has said so."""
+        for process in processes:
+            assert process.stdout is not None
+            os.set_blocking(process.stdout.fileno(), False)
+        waiting = set(processes)
+        while waiting:
+            self.probe.poll()
+            time.sleep(0.1)
+            waiting = {p for p in waiting if "done" not in (p.stdout.readline() or "")}  # type: ignore[union-attr]
+        self.probe.collect()
+
+    def totals(self, metric: str) -> dict[Process | None, float]:
+        sums: dict[Process | None, float] = defaultdict(float)
+        for reading in self.readings:
+            if isinstance(reading, Count) and reading.metric == metric:
+                sums[reading.process] += reading.delta
+        return sums
+
+    def events(self) -> list[Event]:
+        return [reading for reading in self.readings if isinstance(reading, Event)]
+
+
+@pytest.fixture
+def watcher() -> Iterator[Watcher]:
+    made = Watcher()
+    yield made
+    made.probe.stop()
+
+
+def _process(of: subprocess.Popen[str]) -> Process:
+    ticks = start_ticks(of.pid)
+    assert ticks is not None
+    return Process(of.pid, ticks)
+
+
+@pytest.mark.parametrize("v6", [False, True], ids=["ipv4", "ipv6"])
+def test_with_one_segment_per_skb_retransmits_equal_the_kernels_count_and_owners_are_right(
+    netns_pair: Any, talk: Callable[..., Any], watcher: Watcher, v6: bool
+) -> None:
+    netns_pair.segment(1)
+    netns_pair.lose(20, side=0)
+    netns_pair.lose(20, side=1)
+    watcher.start()
+    ends = talk(netns_pair, 20, v6=v6)
+    watcher.until_done(*ends)
+    retransmits = watcher.totals("tcp_retrans_total")
+    for side, end in enumerate(ends):
+        expected = netns_pair.counter(side, "TcpRetransSegs")
+        assert expected > 50
+        assert retransmits[_process(end)] == pytest.approx(expected, rel=0.001)
+    _check_events(watcher, ends, netns_pair, v6=v6)
+
+
+def _check_events(watcher: Watcher, ends: Any, pair: Any, *, v6: bool) -> None:
+    addresses = pair.addresses_v6 if v6 else pair.addresses
+    mine = [event for event in watcher.events() if dict(event.fields)["src"] in addresses]
+    assert len(mine) == sum(watcher.totals("tcp_retrans_total").values())
+    for event in mine:
+        fields = dict(event.fields)
+        side = addresses.index(fields["src"])
+        assert event.process == _process(ends[side])
+        assert fields["dst"] == addresses[1 - side]
+        assert 7000 in {fields["sport"], fields["dport"]}
+        assert str(fields["comm"]).startswith("python")
+
+
+def test_with_large_skbs_segments_agree_where_events_do_not(
+    netns_pair: Any, talk: Callable[..., Any], watcher: Watcher
+) -> None:
+    netns_pair.lose(10, side=0)
+    netns_pair.lose(10, side=1)
+    watcher.start()
+    ends = talk(netns_pair, 60)
+    watcher.until_done(*ends)
+    segments = watcher.totals("tcp_retrans_segments_total")
+    sent = watcher.totals("tcp_segments_out_total")
+    for side, end in enumerate(ends):
+        expected = netns_pair.counter(side, "TcpRetransSegs")
+        assert expected > 20
+        assert segments[_process(end)] == pytest.approx(expected, rel=0.02)
+        assert sent[_process(end)] == pytest.approx(
+            netns_pair.counter(side, "TcpOutSegs") + expected, rel=0.02
+        )
+
+
+def test_a_clean_quiet_network_has_no_retransmit(
+    netns_pair: Any, talk: Callable[..., Any], watcher: Watcher
+) -> None:
+    watcher.start()
+    ends = talk(netns_pair, 20)
+    watcher.until_done(*ends)
+    for end in ends:
+        assert watcher.totals("tcp_retrans_total")[_process(end)] == 0
+        assert watcher.totals("tcp_segments_out_total")[_process(end)] > 0
+
+
+def test_a_connection_older_than_the_agent_is_owned_too_and_counts_from_the_start(
+    netns_pair: Any, talk: Callable[..., Any], watcher: Watcher
+) -> None:
+    netns_pair.segment(1)
+    ends = talk(netns_pair, 10, hold=True)
+    for end in ends:
+        assert end.stdout.readline() == "connected\n"
+    netns_pair.lose(20)
+    watcher.start()
+    for end in ends:
+        end.stdin.write("\n")
+        end.stdin.flush()
+    watcher.until_done(*ends)
+    counted = watcher.totals("tcp_retrans_total")
+    assert counted[None] == 0
+    assert counted[_process(ends[0])] == netns_pair.counter(0, "TcpRetransSegs") > 0
+
+
+def test_a_process_is_watched_before_its_first_retransmit_and_gone_after_its_end(
+    netns_pair: Any, talk: Callable[..., Any], watcher: Watcher
+) -> None:
+    watcher.start()
+    ends = talk(netns_pair, 1)
+    watcher.until_done(*ends)
+    processes = {_process(end) for end in ends}
+    watched = {r.process: r.metrics for r in watcher.readings if isinstance(r, Watched)}
+    assert processes <= set(watched)
+    assert ("tcp_retrans_total", ()) in watched[_process(ends[0])]
+    for end in ends:
+        end.communicate()
+    watcher.probe.collect()
+    assert processes <= {r.process for r in watcher.readings if isinstance(r, Gone)}
+
+
+def test_the_last_segments_of_a_socket_that_closes_between_two_flushes_are_kept(
+    netns_pair: Any, talk: Callable[..., Any], watcher: Watcher
+) -> None:
+    watcher.start()
+    client, server = talk(netns_pair, 1)
+    watcher.until_done(client, server)
+    process = _process(client)
+    counted = watcher.totals("tcp_segments_out_total")[process]
+    client.stdin.write("\n")
+    client.stdin.flush()
+    server.communicate()
+    watcher.probe.poll()
+    watcher.probe.collect()
+    # The FIN and the acknowledgement of the other end's FIN.
+    assert watcher.totals("tcp_segments_out_total")[process] > counted
+
+
+def test_each_leak_is_counted_under_its_own_reason(
+    netns_pair: Any, talk: Callable[..., Any], watcher: Watcher
+) -> None:
+    netns_pair.segment(1)
+    netns_pair.lose(30, side=0)
+    netns_pair.lose(30, side=1)
+    watcher.start(ring_pages=1, flows_limit=1, owners_limit=1)
+    ends = talk(netns_pair, 5)
+    for end in ends:  # nobody drains the ring meanwhile
+        assert end.stdout.readline() == "done\n"
+    produced = watcher.probe.produced()
+    watcher.probe.collect()
+    lost = dict(produced.lost)
+    assert lost["", "map_full"] > 0
+    assert lost["events", "ring_full"] > 0
+    assert lost["owners", "map_full"] > 0
+    consumed = sum(r.weight for r in watcher.readings if isinstance(r, Count))
+    assert consumed == dict(produced.produced)[""] - lost["", "map_full"]
+    assert len(watcher.events()) == dict(produced.produced)["events"] - lost["events", "ring_full"]
