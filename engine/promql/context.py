@@ -1,0 +1,113 @@
+"""What every step of an evaluation knows: the query, the times, the data, the limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from engine.promql.errors import TOO_MANY_SAMPLES, EvaluationError
+from engine.promql.frame import Frame
+from engine.promql.naming import drop_names
+from engine.promql.value import Scalar, String
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.promql.annotations import Annotations
+    from engine.series import Float64Array, Int64Array, Queryable
+    from rules.promql.ast import At, Duration, Expr
+    from rules.source import Source, Span
+
+Partial: TypeAlias = Frame | Scalar | String
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to evaluate.
+
+    `lookback_ms`: how old an instant selector's sample may be. `default_step_ms`: the step of a
+    subquery that names none (the global evaluation interval). `max_samples`: the most samples
+    that one operation may hold. `source`: the text that annotations point into.
+    """
+
+    lookback_ms: int = 300_000
+    default_step_ms: int = 10_000
+    delayed_name_removal: bool = True
+    max_samples: int = 50_000_000
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Context:
+    """One expression on one set of times.
+
+    `times_ms`: int64[T], where the expression at hand is evaluated; inside a subquery these are
+    its own steps, while `start_ms` and `end_ms` stay the query's.
+    """
+
+    times_ms: Int64Array
+    start_ms: int
+    end_ms: int
+    step_ms: int
+    queryable: Queryable
+    options: Options
+    notes: Annotations
+    dispatch: Callable[[Expr, Context], Partial]
+
+    @property
+    def steps(self) -> int:
+        """T."""
+        return int(self.times_ms.size)
+
+    def on(self, times_ms: Int64Array) -> Context:
+        """The same query on other times."""
+        return replace(self, times_ms=times_ms)
+
+    def evaluate(self, expr: Expr) -> Partial:
+        """Any expression that is no range vector."""
+        return self.dispatch(expr, self)
+
+    def frame(self, expr: Expr) -> Frame:
+        """An expression that the parser has found to be an instant vector."""
+        value = self.dispatch(expr, self)
+        if not isinstance(value, Frame):
+            raise EvaluationError("expected an instant vector here", expr.span)
+        return value
+
+    def scalar(self, expr: Expr) -> Float64Array:
+        """An expression that the parser has found to be a scalar: float64[T]."""
+        value = self.dispatch(expr, self)
+        if not isinstance(value, Scalar):
+            raise EvaluationError("expected a scalar here", expr.span)
+        return value.values
+
+    def string(self, expr: Expr) -> str:
+        """An expression that the parser has found to be a string."""
+        value = self.dispatch(expr, self)
+        if not isinstance(value, String):
+            raise EvaluationError("expected a string here", expr.span)
+        return value.value
+
+    def constant(self, value: float) -> Scalar:
+        """The same number at every step."""
+        return Scalar(np.full(self.steps, value))
+
+    def drop_names(self, frame: Frame, span: Span | None = None) -> Frame:
+        """Remove metric names, now or at the end, as the options say."""
+        return drop_names(frame, delayed=self.options.delayed_name_removal, span=span)
+
+    def reference_times(self, at: At | None, offset: Duration | None) -> Int64Array:
+        """Where a selector looks, int64[T]: the step or `@`, less the offset."""
+        times = self.times_ms
+        if at is not None:
+            anchors = {"start": self.start_ms, "end": self.end_ms}
+            fixed = at.anchor if isinstance(at.anchor, int) else anchors[at.anchor]
+            times = np.full(self.steps, fixed, dtype=np.int64)
+        return times if offset is None else times - offset.milliseconds
+
+    def require(self, samples: int, span: Span) -> None:
+        """Refuse an operation before it allocates more than `max_samples`."""
+        if samples > self.options.max_samples:
+            raise EvaluationError(TOO_MANY_SAMPLES, span)

@@ -1,0 +1,129 @@
+"""Evaluation of a PromQL expression over a whole axis of times at once.
+
+The meaning of every expression is Prometheus 3's; the shape is not: each node is evaluated once,
+for all steps, on arrays [series, step] with a mask for presence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.promql import selection
+from engine.promql.aggregators import aggregate
+from engine.promql.annotations import Annotations
+from engine.promql.binary import binary, unary
+from engine.promql.context import Context, Options, Partial
+from engine.promql.errors import EvaluationError
+from engine.promql.frame import Frame
+from engine.promql.functions.shapes import unwrapped, windows_of
+from engine.promql.functions.table import IMPLEMENTATIONS
+from engine.promql.naming import finish
+from engine.promql.steps import evaluate_by_step, sees_the_future
+from engine.promql.value import Axis, Matrix, Result, String, Value
+from engine.series import Series
+from rules.promql.ast import (
+    Aggregate,
+    Binary,
+    Call,
+    Expr,
+    MatrixSelector,
+    NumberLiteral,
+    Paren,
+    StringLiteral,
+    Subquery,
+    Unary,
+    VectorSelector,
+)
+
+if TYPE_CHECKING:
+    from engine.series import Queryable
+
+__all__ = ["EvaluationError", "Options", "evaluate"]
+
+DEFAULT_OPTIONS = Options()
+
+
+def evaluate(
+    expr: Expr, axis: Axis, queryable: Queryable, options: Options = DEFAULT_OPTIONS
+) -> Result:
+    """Evaluate an expression at every time of an axis.
+
+    A scalar gives Scalar, an instant vector Vector, a string String; a range vector, at a single
+    time only, Matrix. On a rule's axis each step is an instant query of its own that sees no
+    sample later than itself.
+
+    Raises EvaluationError for what Prometheus refuses (many-to-many matches, equal label sets, …)
+    and for what would need more than `options.max_samples`.
+    """
+    if axis.rule and sees_the_future(expr):
+        return evaluate_by_step(evaluate, expr, axis, queryable, options)
+    times = np.ascontiguousarray(axis.times_ms, dtype=np.int64)
+    notes = Annotations(options.source)
+    first, last = (int(times[0]), int(times[-1])) if times.size else (0, 0)
+    context = Context(times, first, last, axis.step_ms, queryable, options, notes, _evaluate)
+    with np.errstate(all="ignore"):
+        value = _finished(context, expr)
+    return Result(value, notes.warnings, notes.infos)
+
+
+def _finished(context: Context, expr: Expr) -> Value:
+    if isinstance(unwrapped(expr), MatrixSelector | Subquery):
+        return _matrix(context, expr)
+    value = context.evaluate(expr)
+    return finish(value).vector() if isinstance(value, Frame) else value
+
+
+def _evaluate(expr: Expr, context: Context) -> Partial:
+    """One node, at all the context's times."""
+    match expr:
+        case NumberLiteral(value=number):
+            return context.constant(number)
+        case StringLiteral(value=text):
+            return String(text)
+        case Paren(expr=inner):
+            return context.evaluate(inner)
+        case VectorSelector():
+            return selection.instant(context, expr).frame
+        case Unary():
+            return unary(context, expr)
+        case Binary():
+            return binary(context, expr)
+        case Aggregate():
+            return aggregate(context, expr)
+        case Call():
+            return _call(context, expr)
+        case _:
+            raise EvaluationError(
+                "a range vector is only allowed as a function's argument", expr.span
+            )
+
+
+def _call(context: Context, call: Call) -> Partial:
+    implementation = IMPLEMENTATIONS.get(call.func)
+    if implementation is None:
+        raise EvaluationError(f"the function {call.func} is not supported", call.func_span)
+    return implementation(context, call)
+
+
+def _matrix(context: Context, expr: Expr) -> Matrix:
+    """The raw samples of a range vector, at a single time."""
+    if context.steps != 1:
+        raise EvaluationError(
+            'invalid expression type "range vector" for range query, must be Scalar or instant '
+            "Vector",
+            expr.span,
+        )
+    windows = windows_of(context, expr)
+    found: list[tuple[int, Series]] = []
+    for group in windows.groups:
+        (lo,), (hi,) = windows.bounds(group.timestamps_ms)
+        if lo == hi:
+            continue
+        times = group.timestamps_ms[lo:hi]
+        found.extend(
+            (row, Series(windows.labels[row], times, values[lo:hi]))
+            for row, values in zip(group.rows.tolist(), group.values, strict=True)
+        )
+    return Matrix(tuple(series for _, series in sorted(found, key=lambda pair: pair[0])))

@@ -1,0 +1,1 @@
+"""PromQL's functions: one file a family, one table."""

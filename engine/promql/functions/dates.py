@@ -1,0 +1,94 @@
+"""Calendar functions, in UTC. Without an argument they read the evaluation time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.labels import Labels
+from engine.promql.frame import Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.promql.context import Context, Partial
+    from engine.promql.functions.shapes import Implementation
+    from engine.series import Float64Array, Int64Array
+    from rules.promql.ast import Call
+
+Seconds: TypeAlias = "npt.NDArray[np.datetime64]"
+
+
+def _since(times: Seconds, unit: str, within: str) -> Int64Array:
+    """How many `unit`s after the start of the current `within`."""
+    count: Int64Array = (times.astype(f"M8[{unit}]") - times.astype(f"M8[{within}]")).astype(
+        np.int64
+    )
+    return count
+
+
+def minute(times: Seconds) -> Int64Array:
+    """0 to 59."""
+    return _since(times, "m", "h")
+
+
+def hour(times: Seconds) -> Int64Array:
+    """0 to 23."""
+    return _since(times, "h", "D")
+
+
+def day_of_week(times: Seconds) -> Int64Array:
+    """0 (Sunday) to 6; 1970-01-01 was a Thursday."""
+    return (times.astype("M8[D]").astype(np.int64) + 4) % 7
+
+
+def day_of_month(times: Seconds) -> Int64Array:
+    """1 to 31."""
+    return _since(times, "D", "M") + 1
+
+
+def day_of_year(times: Seconds) -> Int64Array:
+    """1 to 366."""
+    return _since(times, "D", "Y") + 1
+
+
+def days_in_month(times: Seconds) -> Int64Array:
+    """28 to 31."""
+    months = times.astype("M8[M]")
+    days: Int64Array = ((months + 1).astype("M8[D]") - months.astype("M8[D]")).astype(np.int64)
+    return days
+
+
+def month(times: Seconds) -> Int64Array:
+    """1 to 12."""
+    return _since(times, "M", "Y") + 1
+
+
+def year(times: Seconds) -> Int64Array:
+    """The year."""
+    return times.astype("M8[Y]").astype(np.int64) + 1970
+
+
+def of_date(part: Callable[[Seconds], Int64Array]) -> Implementation:
+    """A calendar function as a function of the language."""
+
+    def implementation(context: Context, call: Call) -> Partial:
+        if not call.args:
+            seconds = (context.times_ms // 1000).astype("M8[s]")
+            values = part(seconds).astype(np.float64)[None, :]
+            return Frame((Labels(),), values, np.ones(values.shape, dtype=np.bool_), (False,))
+        frame = context.frame(call.args[0])
+        values = _of_seconds(part, frame.values)
+        return context.drop_names(replace(frame, values=values, ordered=False), call.span)
+
+    return implementation
+
+
+def _of_seconds(part: Callable[[Seconds], Int64Array], seconds: Float64Array) -> Float64Array:
+    # numpy's calendar holds until the year 2**31 or so; NaN and what lies beyond give NaN.
+    usable = np.abs(seconds) < 1e15
+    whole = np.trunc(np.where(usable, seconds, 0.0)).astype(np.int64)
+    return np.where(usable, part(whole.astype("M8[s]")).astype(np.float64), np.nan)

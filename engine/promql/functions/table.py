@@ -1,0 +1,129 @@
+"""The table of functions: a name and what computes it. A new function is a new row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.promql.functions import (
+    absence,
+    arithmetic,
+    conversion,
+    dates,
+    histograms,
+    over_time,
+    rates,
+    relabel,
+    sorting,
+    trends,
+)
+from engine.promql.functions.shapes import over_vector, over_windows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.promql.functions.shapes import Implementation
+
+_RATES: Mapping[str, Implementation] = {
+    "rate": over_windows(rates.rate, check=rates.looks_like_counter),
+    "increase": over_windows(rates.increase, check=rates.looks_like_counter),
+    "delta": over_windows(rates.delta),
+    "irate": over_windows(rates.irate),
+    "idelta": over_windows(rates.idelta),
+    "changes": over_windows(rates.changes),
+    "resets": over_windows(rates.resets),
+    "deriv": over_windows(trends.deriv),
+    "predict_linear": over_windows(trends.predict_linear, params=(1,)),
+    "double_exponential_smoothing": over_windows(
+        trends.double_exponential_smoothing, params=(1, 2)
+    ),
+}
+
+_OVER_TIME: Mapping[str, Implementation] = {
+    "avg_over_time": over_windows(over_time.avg_over_time),
+    "count_over_time": over_windows(over_time.count_over_time),
+    "first_over_time": over_windows(over_time.first_over_time, keeps_name=True),
+    "last_over_time": over_windows(over_time.last_over_time, keeps_name=True),
+    "mad_over_time": over_windows(over_time.mad_over_time),
+    "max_over_time": over_windows(over_time.max_over_time),
+    "min_over_time": over_windows(over_time.min_over_time),
+    "present_over_time": over_windows(over_time.present_over_time),
+    "quantile_over_time": over_windows(
+        over_time.quantile_over_time, matrix=1, params=(0,), check=over_time.quantile_in_range
+    ),
+    "stddev_over_time": over_windows(over_time.stddev_over_time),
+    "stdvar_over_time": over_windows(over_time.stdvar_over_time),
+    "sum_over_time": over_windows(over_time.sum_over_time),
+    "ts_of_first_over_time": over_windows(over_time.ts_of_first_over_time),
+    "ts_of_last_over_time": over_windows(over_time.ts_of_last_over_time),
+    "ts_of_max_over_time": over_windows(over_time.ts_of_max_over_time),
+    "ts_of_min_over_time": over_windows(over_time.ts_of_min_over_time),
+}
+
+_ARITHMETIC: Mapping[str, Implementation] = {
+    "abs": over_vector(np.abs),
+    "acos": over_vector(np.arccos),
+    "acosh": over_vector(np.arccosh),
+    "asin": over_vector(np.arcsin),
+    "asinh": over_vector(np.arcsinh),
+    "atan": over_vector(np.arctan),
+    "atanh": over_vector(np.arctanh),
+    "ceil": over_vector(np.ceil),
+    "clamp": arithmetic.clamp,
+    "clamp_max": over_vector(arithmetic.clamp_max, params=(1,)),
+    "clamp_min": over_vector(arithmetic.clamp_min, params=(1,)),
+    "cos": over_vector(np.cos),
+    "cosh": over_vector(np.cosh),
+    "deg": over_vector(arithmetic.deg),
+    "exp": over_vector(np.exp),
+    "floor": over_vector(np.floor),
+    "ln": over_vector(np.log),
+    "log10": over_vector(np.log10),
+    "log2": over_vector(np.log2),
+    "pi": arithmetic.constant(np.pi),
+    "rad": over_vector(arithmetic.rad),
+    "round": over_vector(arithmetic.round_to, params=(1,)),
+    "sgn": over_vector(arithmetic.sgn),
+    "sin": over_vector(np.sin),
+    "sinh": over_vector(np.sinh),
+    "sqrt": over_vector(np.sqrt),
+    "tan": over_vector(np.tan),
+    "tanh": over_vector(np.tanh),
+}
+
+_DATES: Mapping[str, Implementation] = {
+    "day_of_month": dates.of_date(dates.day_of_month),
+    "day_of_week": dates.of_date(dates.day_of_week),
+    "day_of_year": dates.of_date(dates.day_of_year),
+    "days_in_month": dates.of_date(dates.days_in_month),
+    "hour": dates.of_date(dates.hour),
+    "minute": dates.of_date(dates.minute),
+    "month": dates.of_date(dates.month),
+    "year": dates.of_date(dates.year),
+}
+
+_REST: Mapping[str, Implementation] = {
+    "absent": absence.absent,
+    "absent_over_time": absence.absent_over_time,
+    "histogram_fraction": histograms.histogram_fraction,
+    "histogram_quantile": histograms.histogram_quantile,
+    "label_join": relabel.label_join,
+    "label_replace": relabel.label_replace,
+    "scalar": conversion.scalar,
+    "sort": sorting.by_value(descending=False),
+    "sort_by_label": sorting.by_label(descending=False),
+    "sort_by_label_desc": sorting.by_label(descending=True),
+    "sort_desc": sorting.by_value(descending=True),
+    "time": conversion.time,
+    "timestamp": conversion.timestamp,
+    "vector": conversion.vector,
+}
+
+IMPLEMENTATIONS: Mapping[str, Implementation] = {
+    **_RATES,
+    **_OVER_TIME,
+    **_ARITHMETIC,
+    **_DATES,
+    **_REST,
+}

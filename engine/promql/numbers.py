@@ -1,0 +1,47 @@
+"""Numbers as text, as Go's strconv writes and reads them."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+_FLOAT = re.compile(
+    r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?0[xX][\da-fA-F.]+(?:[pP][+-]?\d+)?"
+)
+_SPECIAL = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE)
+
+
+def _special(value: float) -> str | None:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return None
+
+
+def format_plain(value: float) -> str:
+    """The shortest decimal form that reads back as `value`, never with an exponent."""
+    return _special(value) or np.format_float_positional(value, trim="-")
+
+
+def format_general(value: float) -> str:
+    """Go's `%g`: the shortest form, with an exponent below 1e-4 and from 1e21 on."""
+    special = _special(value)
+    if special is not None:
+        return special
+    if value == 0 or 1e-4 <= abs(value) < 1e21:
+        return format_plain(value)
+    return np.format_float_scientific(value, trim="-", exp_digits=2)
+
+
+def parse_float(text: str) -> float | None:
+    """A number as Go's ParseFloat reads it, None if it is none."""
+    if _SPECIAL.fullmatch(text):
+        return float(text)
+    if not _FLOAT.fullmatch(text):
+        return None
+    if "x" in text.lower():
+        return float.fromhex(text)
+    return float(text) if "_" not in text else None

@@ -1,0 +1,104 @@
+"""topk, bottomk and count_values: aggregators that keep or make series by their values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.promql.errors import EvaluationError
+from engine.promql.frame import Frame
+from engine.promql.functions.relabel import is_label_name
+from engine.promql.grouping import Groups, grouped_labels
+from engine.promql.numbers import format_general, format_plain
+
+if TYPE_CHECKING:
+    from engine.labels import Labels
+    from engine.promql.context import Context, Partial
+    from engine.promql.windows import IndexArray
+    from engine.series import BoolArray, Float64Array
+    from rules.promql.ast import Aggregate
+
+INT64_LIMIT = float(2**63)
+
+
+def ranked(context: Context, node: Aggregate) -> Partial:
+    """The k largest or smallest of each group, NaN last; an instant query orders them."""
+    limits = _limits(context, node)
+    frame = context.frame(node.expr)
+    if frame.steps == 1:
+        frame = frame.without_absent()
+    groups = Groups.of(frame.labels, node)
+    kept = np.zeros(frame.present.shape, dtype=np.bool_)
+    shown: list[int] = []
+    for rows in groups.members:
+        order = _order(frame.values[rows], frame.present[rows], descending=node.op == "topk")
+        position = np.argsort(order, axis=0)
+        kept[rows] = frame.present[rows] & (position < limits)
+        if frame.steps == 1:
+            shown.extend(row for row in rows[order[:, 0]].tolist() if kept[row, 0])
+    result = frame.with_values(frame.values, kept)
+    if frame.steps == 1:
+        return result.take(shown, ordered=True)
+    return result.without_absent()
+
+
+def _order(values: Float64Array, present: BoolArray, *, descending: bool) -> IndexArray:
+    """Row numbers from best to worst at each step, [S, T]; among equals the first comes first."""
+    rank = np.where(present, np.where(np.isnan(values), 1, 0), 2)
+    return np.lexsort((-values if descending else values, rank), axis=0)
+
+
+def _limits(context: Context, node: Aggregate) -> Float64Array:
+    """The k of each step, [T]."""
+    if node.param is None:
+        raise EvaluationError(f"{node.op} needs a parameter", node.span)
+    limits = context.scalar(node.param)
+    if np.isnan(limits).any():
+        raise EvaluationError("Parameter value is NaN", node.param.span)
+    for limit, fault in (
+        (limits.max(initial=0), "overflows"),
+        (limits.min(initial=0), "underflows"),
+    ):
+        if abs(limit) >= INT64_LIMIT:
+            raise EvaluationError(
+                f"Scalar value {format_general(float(limit))} {fault} int64", node.param.span
+            )
+    return np.trunc(limits)
+
+
+def count_values(context: Context, node: Aggregate) -> Partial:
+    """One series per value and group: how many series have that value."""
+    if node.param is None:
+        raise EvaluationError("count_values needs a parameter", node.span)
+    name = context.string(node.param)
+    if not is_label_name(name):
+        raise EvaluationError(f"invalid label name {_go_quoted(name)}", node.param.span)
+    frame = context.frame(node.expr)
+    counts: dict[Labels, Float64Array] = {}
+    drops: dict[Labels, bool] = {}
+    texts: dict[float, str] = {}
+    for row, labels in enumerate(frame.labels):
+        here = frame.present[row]
+        for value in np.unique(frame.values[row][here]).tolist():
+            text = texts.setdefault(value, format_plain(value))
+            # The value's label joins the grouping, whatever it replaces there.
+            kept = labels.merged({name: text})
+            key = grouped_labels(kept, node)
+            key = key if node.without and name in node.grouping else key.merged({name: text})
+            equal = np.isnan(frame.values[row]) if np.isnan(value) else frame.values[row] == value
+            tally = counts.setdefault(key, np.zeros(frame.steps))
+            tally += here & equal
+            drops[key] = False
+    if not counts:
+        return Frame.empty(frame.steps)
+    values = np.stack(list(counts.values()))
+    return Frame(tuple(counts), values, values > 0, tuple(drops[key] for key in counts))
+
+
+def _go_quoted(text: str) -> str:
+    """Go's %q for a text that may hold bytes which are no UTF-8 (as lone surrogates)."""
+    shown = (
+        f"\\x{ord(char) & 0xFF:02x}" if 0xDC80 <= ord(char) <= 0xDCFF else char for char in text
+    )
+    return f'"{"".join(shown)}"'

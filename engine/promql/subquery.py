@@ -1,0 +1,44 @@
+"""Subqueries: an expression evaluated on steps of its own becomes a range vector."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.promql.selection import group_by_times
+from engine.promql.windows import Windows
+
+if TYPE_CHECKING:
+    from engine.promql.context import Context
+    from engine.series import Int64Array
+    from rules.promql.ast import Subquery
+
+
+def windows(context: Context, query: Subquery) -> Windows:
+    """The values of the inner expression in (t - range, t], at each step t.
+
+    Its steps are absolute multiples of the subquery's step, whatever the query's own steps are.
+    """
+    end = context.reference_times(query.at, query.offset)
+    inner = context.on(_steps(context, query, end))
+    frame = inner.frame(query.expr)
+    times = inner.times_ms
+    series = (
+        (times, frame.values[row]) if seen.all() else (times[seen], frame.values[row][seen])
+        for row, seen in enumerate(frame.present)
+    )
+    groups = tuple(group_by_times(series))
+    range_ms = query.range.milliseconds
+    return Windows(frame.labels, frame.drops, groups, context.times_ms, end, range_ms)
+
+
+def _steps(context: Context, query: Subquery, end: Int64Array) -> Int64Array:
+    """Every multiple of the step in the windows' union; too many are refused first."""
+    step = context.options.default_step_ms if query.step is None else query.step.milliseconds
+    if not end.size:
+        return np.empty(0, dtype=np.int64)
+    first = ((int(end.min()) - query.range.milliseconds) // step + 1) * step
+    last = int(end.max())
+    context.require(max(0, (last - first) // step + 1), query.span)
+    return np.arange(first, last + 1, step, dtype=np.int64)
