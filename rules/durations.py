@@ -19,6 +19,19 @@ UNITS_MS = {
 LONGEST_MS = (2**63 - 1) // 1_000_000
 
 _DURATION = re.compile("".join(f"(?:([0-9]+){unit})?" for unit in UNITS_MS), re.ASCII)
+_PIECE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})[ \t]*([A-Za-z]+)")
+# What people write for the units. A month is taken as 30 days.
+_SPELLINGS = {
+    "y": "y yr yrs year years",
+    "w": "w wk wks week weeks",
+    "d": "d day days",
+    "h": "h hr hrs hour hours",
+    "m": "m min mins minute minutes",
+    "s": "s sec secs second seconds",
+    "ms": "ms msec msecs milli millis millisecond milliseconds",
+}
+_MEANT_MS = {word: UNITS_MS[unit] for unit, words in _SPELLINGS.items() for word in words.split()}
+_MEANT_MS |= dict.fromkeys(("mo", "mon", "month", "months"), 30 * UNITS_MS["d"])
 
 
 class DurationError(StallwatchError):
@@ -65,6 +78,19 @@ def format_duration(milliseconds: int) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return sign + "".join(parts)
+
+
+def suggest_duration(text: str) -> str | None:
+    """The duration probably meant by a text that is none (`5min`, `1.5h`, `30m1h`), or None."""
+    pieces = _PIECE.findall(text)
+    if not pieces or _PIECE.sub("", text).strip(" \t,"):
+        return None
+    sizes = [_MEANT_MS.get(unit, _MEANT_MS.get(unit.lower())) for _, unit in pieces]
+    if None in sizes:
+        return None
+    counts = [float(count) for count, _ in pieces]
+    meant = round(sum(count * (size or 0) for count, size in zip(counts, sizes, strict=True)))
+    return format_duration(meant) if 0 < meant <= LONGEST_MS else None
 
 
 def _reason(text: str) -> str:

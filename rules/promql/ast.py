@@ -66,10 +66,11 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class NumberLiteral:
-    """A number; `5m` as a number is 300 (seconds)."""
+    """A number; `5m` as a number is 300 (seconds), and `duration` says that it was so written."""
 
     span: Span
     value: float
+    duration: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.durations import LONGEST_MS, DurationError, format_duration, parse_duration
+from rules.durations import (
+    LONGEST_MS,
+    DurationError,
+    format_duration,
+    parse_duration,
+    suggest_duration,
+)
 
 
 @pytest.mark.parametrize(
@@ -65,3 +71,30 @@ def test_a_duration_is_written_as_prometheus_writes_it(milliseconds: int, text: 
 @given(st.integers(min_value=0, max_value=LONGEST_MS))
 def test_writing_and_reading_a_duration_gives_it_back(milliseconds: int) -> None:
     assert parse_duration(format_duration(milliseconds)) == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("5min", "5m"),
+        ("1.5h", "1h30m"),
+        ("30m1h", "1h30m"),
+        ("5m5m", "10m"),
+        ("5M", "5m"),
+        ("5 m", "5m"),
+        ("1mo", "30d"),
+        ("2 hours, 30 minutes", "2h30m"),
+        ("soon", None),
+        ("5", None),
+        ("m5", None),
+        ("9" * 400 + "s", None),
+    ],
+)
+def test_a_duration_in_other_words_is_understood(text: str, meant: str | None) -> None:
+    assert suggest_duration(text) == meant
+
+
+@given(st.text(alphabet="0123456789.smhdwyMo ", max_size=20))
+def test_whatever_is_suggested_is_a_duration(text: str) -> None:
+    meant = suggest_duration(text)
+    assert meant is None or parse_duration(meant) > 0

@@ -1,0 +1,231 @@
+"""Hints for operands, operators, calls and aggregations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rules.durations import suggest_duration
+from rules.promql import suggestions
+from rules.promql.functions import AGGREGATORS, FUNCTIONS
+from rules.promql.tokens import (
+    COMPARISONS,
+    GROUP_WORDS,
+    GROUPING_WORDS,
+    MATCHING_WORDS,
+    PRECEDENCE,
+    SET_OPERATORS,
+    Kind,
+    Token,
+    shorten,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rules.promql.ast import Expr
+    from rules.promql.cursor import Cursor
+    from rules.promql.functions import Aggregator
+
+
+_OPERATORS_MEANT: Final = {
+    "=": "use == to compare values; = is only for labels, inside {...}",
+    "=~": '=~ matches labels, inside the braces: x{label=~"..."}',
+    "!~": '!~ matches labels, inside the braces: x{label!~"..."}',
+}
+_FOREIGN_WORDS: Final = {
+    **dict.fromkeys(
+        ("for", "labels", "annotations", "alert", "record", "keep_firing_for"),
+        "that is a field of the rule, beside expr, and no part of the expression",
+    ),
+    "where": 'labels are matched inside braces: x{label="value"}',
+    "group": "grouping is written sum by (label) (x)",
+    "in": 'several values are one regular expression: x{label=~"a|b"}',
+    "like": 'use a regular expression: x{label=~".*text.*"}',
+    "is": "use == to compare",
+    "not": "use unless, or x == 0",
+    "xor": "write (a unless b) or (b unless a)",
+    "mod": "the remainder is %",
+    "div": "divide with /",
+    "if": "filter with and: x and y > 5",
+    "default": "MetricsQL's default is or here: x or vector(0)",
+    "per": "divide with /, as in rate(x[5m]) / rate(y[5m])",
+}
+
+
+def after_expression(cursor: Cursor, enclosing: Sequence[Token]) -> str:
+    """A complete expression stands before the cursor, and no operator follows."""
+    token, before = cursor.peek(), cursor.peek(-1)
+    if token.kind is Kind.SYMBOL:
+        return _symbol_after_expression(cursor, token, before)
+    if token.kind is Kind.NAME:
+        return _word_after_expression(token, before, enclosing)
+    if token.kind in {Kind.NUMBER, Kind.DURATION, Kind.STRING}:
+        if before.kind is Kind.NAME:
+            return "an operator is missing between them: ==, !=, <, <=, >, >=, +, -, *, /"
+        if enclosing:
+            return f'separate the arguments with a comma: "{before.text}, {token.text}"'
+        return "an operator is missing between them"
+    return ""
+
+
+def _symbol_after_expression(cursor: Cursor, token: Token, before: Token) -> str:
+    match token.text:
+        case ")" if not cursor.open:
+            return 'it closes nothing: remove it, or add the missing "("'
+        case "]" if not cursor.open:
+            return 'it closes nothing: remove it, or add the missing "["'
+        case "}" if not cursor.open:
+            return 'it closes nothing: remove it, or add the missing "{"'
+        case ")" | "]" | "}":
+            opener = cursor.open[-1]
+            return f'the last open bracket is "{opener.text}"'
+        case "{" if before.is_symbol("}"):
+            return 'put all matchers into one pair of braces: {a="x", b="y"}'
+        case "{":
+            return "braces come right after the metric's name"
+        case "(":
+            return (
+                "an operator is missing before it"
+                if before.kind is not Kind.NAME
+                else (f"{before.text} is no function")
+            )
+        case "," if before.kind is Kind.NUMBER and cursor.peek(1).kind is Kind.NUMBER:
+            digits = f"{before.text}{cursor.peek(1).text}"
+            return f"numbers have no thousands separator: write {digits}"
+        case _:
+            return _OPERATORS_MEANT.get(token.text, "")
+
+
+def _word_after_expression(token: Token, before: Token, enclosing: Sequence[Token]) -> str:
+    word = token.word
+    if word in GROUPING_WORDS:
+        return _misplaced_grouping(token, enclosing)
+    if word in MATCHING_WORDS | GROUP_WORDS:
+        return f"{word} (...) comes right after the operator: a / {word} (...) b"
+    if word == "bool":
+        return "bool comes right after the comparison: a > bool b"
+    if word in _FOREIGN_WORDS:
+        return _FOREIGN_WORDS[word]
+    if before.text in FUNCTIONS or before.word in AGGREGATORS:
+        return f"arguments are put in parentheses: {before.text}({token.text} ...)"
+    if before.kind is Kind.NUMBER:
+        meant = suggest_duration(f"{before.text}{token.text}")
+        if meant is not None:
+            return f"write a duration without spaces: {meant}"
+    meant = suggestions.keyword(word)
+    if meant is not None:
+        return f"did you mean {meant}?"
+    if enclosing:
+        return f'separate arguments with a comma, or put an operator before "{token.text}"'
+    return f'an operator is missing before "{shorten(token.text)}"'
+
+
+def _misplaced_grouping(token: Token, enclosing: Sequence[Token]) -> str:
+    word = token.word
+    if enclosing and enclosing[-1].word in AGGREGATORS:
+        name = enclosing[-1].text
+        return f"{word} (...) stands outside the parentheses: {name} {word} (...) (...)"
+    return f"{word} (...) belongs to an aggregation, as in sum {word} (label) (...)"
+
+
+def for_operand(cursor: Cursor) -> str:
+    """An expression was to start at the cursor."""
+    token, before = cursor.peek(), cursor.peek(-1)
+    if "bool" in {token.word, before.word if token.kind is Kind.END else ""}:
+        return "bool comes between the comparison and its right side: a > bool b"
+    if token.word in MATCHING_WORDS | GROUP_WORDS:
+        return f"{token.word} (...) comes after an operator: a / {token.word} (...) b"
+    if before.is_symbol(")") and _closes_group_labels(cursor):
+        return "the parentheses were read as labels of the group: write group_left () (...)"
+    if token.kind is Kind.END:
+        return _unfinished(cursor, before)
+    if token.kind is Kind.SYMBOL:
+        return _symbol_for_operand(cursor, token, before)
+    return ""
+
+
+def _unfinished(cursor: Cursor, before: Token) -> str:
+    if cursor.index == 0:
+        return ""
+    if before.is_symbol("%"):
+        return "percent is no unit: write the plain number"
+    if before.is_symbol(","):
+        return "add the missing argument, or remove the comma"
+    if before.is_symbol("("):
+        return 'add what belongs in the parentheses, and ")"'
+    shown = shorten(before.text)
+    return f'complete it after "{shown}", or remove "{shown}"'
+
+
+def _symbol_for_operand(cursor: Cursor, token: Token, before: Token) -> str:
+    if token.is_symbol(")") and before.is_symbol("("):
+        return "put an expression between the parentheses"
+    if token.is_symbol("="):
+        if before.is_symbol(">", "<"):
+            return f"write {before.text}= without a space"
+        return "use == to compare values"
+    if token.is_symbol("["):
+        return "a range follows a selector: x[5m]"
+    if before.is_symbol(*PRECEDENCE) or before.word in PRECEDENCE:
+        if token.is_symbol(*PRECEDENCE):
+            return f'"{before.text}" and "{token.text}" cannot stand side by side'
+        return f'complete it after "{before.text}"'
+    return "" if cursor.index == 0 else "an expression is missing before it"
+
+
+def _closes_group_labels(cursor: Cursor) -> bool:
+    place = -1
+    while not cursor.peek(place).is_symbol("(") and cursor.index + place > 0:
+        place -= 1
+    return cursor.peek(place - 1).word in GROUP_WORDS
+
+
+def for_unknown_function(name: Token) -> tuple[str, str]:
+    """The message and hint for a call of something that is no function."""
+    message = f'unknown function "{shorten(name.text)}"'
+    if name.word in {*SET_OPERATORS, *GROUPING_WORDS, "offset"}:
+        if name.word in SET_OPERATORS:
+            return f'unexpected "{name.text}", expected an expression', (
+                f'"{name.text}" stands between two expressions'
+            )
+        return message, f'"{name.text}" is a keyword'
+    return message, suggestions.function(name.text)
+
+
+def for_aggregation(cursor: Cursor, name: Token) -> str:
+    """An aggregation's parenthesis was to come."""
+    token = cursor.peek()
+    if token.kind is Kind.NAME:
+        return f"put the expression in parentheses: {name.text} ... ({token.text} ...)"
+    return f"add the expression in parentheses: {name.text} by (...) (x)"
+
+
+def for_aggregator_arguments(
+    cursor: Cursor, aggregator: Aggregator, args: Sequence[Expr]
+) -> tuple[str, str]:
+    """The message and hint for an aggregation with too few or too many arguments."""
+    name = aggregator.name
+    written = [shorten(cursor.text(arg.span)) for arg in args]
+    if aggregator.param is None:
+        message = f"{name} takes 1 argument (instant vector), got {len(args)}"
+        if not args:
+            return message, f"write {name}(x)"
+        joined = " or ".join(written)
+        return message, f"aggregate one vector at a time; to join series write {name}({joined})"
+    message = (
+        f"{name} takes 2 arguments ({aggregator.param.value}, instant vector), got {len(args)}"
+    )
+    vector = written[-1] if args else "x"
+    if len(args) > 2:
+        return message, f"write {name}({written[0]}, {written[1]})"
+    return message, f"write {name}({aggregator.example}, {vector})"
+
+
+def for_group_without_on(cursor: Cursor) -> str:
+    """group_left or group_right right after an operator."""
+    group, operator = cursor.peek(), cursor.peek(-1)
+    if operator.word in SET_OPERATORS:
+        return f"remove {group.text}: {operator.word} is always many-to-many"
+    if operator.word == "bool" or operator.text in COMPARISONS:
+        return f"write {operator.text} on (...) {group.text} (...)"
+    return f"say what to match on: {operator.text} on (label) {group.text} (...)"

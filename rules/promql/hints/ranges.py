@@ -1,0 +1,79 @@
+"""Hints for ranges, subqueries, offset and @."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rules.durations import format_duration, suggest_duration
+from rules.promql.functions import FUNCTIONS
+from rules.promql.tokens import Kind, Token, shorten
+
+if TYPE_CHECKING:
+    from rules.promql.ast import Duration, Expr
+    from rules.promql.cursor import Cursor
+    from rules.source import Span
+
+
+def for_duration(cursor: Cursor) -> str:
+    """A duration was to come."""
+    token = cursor.peek()
+    if token.kind is Kind.STRING:
+        return f"remove the quotes: {token.value}"
+    if token.is_symbol("]"):
+        return "write how far to look back, as in [5m]"
+    if token.is_symbol(":"):
+        return "a subquery's range comes first: [1h:] or [1h:1m]"
+    if token.kind is Kind.NAME:
+        meant = suggest_duration(f"{token.text.lstrip('smhdwy')}{token.text[0]}")
+        return f"write {meant}" if meant else "write a duration, as in 5m"
+    return "write a duration, as in 5m"
+
+
+def after_range(cursor: Cursor, opening: Token) -> str:
+    """A range's duration is complete, and no bracket follows."""
+    token = cursor.peek()
+    written = cursor.source.text[opening.span.end : token.span.end]
+    end = cursor.peek(1)
+    if token.kind is Kind.DURATION or token.kind is Kind.NAME:
+        meant = suggest_duration(written)
+        if meant is not None:
+            return f"write it without spaces: [{meant}]"
+    if token.kind is Kind.END:
+        return 'add the missing "]"'
+    if token.is_symbol(")", "}"):
+        return f'close the range with "]" before "{token.text}"'
+    if token.is_symbol(",") and end.kind is Kind.DURATION:
+        return f"range and step are separated by a colon: [{cursor.peek(-1).text}:{end.text}]"
+    return "a range is [5m]; a subquery is [1h:] or [1h:1m]"
+
+
+def for_range_elsewhere(cursor: Cursor, expr: Expr, brackets: Span) -> str:
+    """A range follows something that is no selector."""
+    length = cursor.text(brackets)[1:-1].strip()
+    written = cursor.text(expr.span)
+    subquery = f"{shorten(written)}[{length}:]"
+    if written.endswith(")") and written.partition("(")[0].strip() in FUNCTIONS:
+        name, _, inner = written.partition("(")
+        if inner[:-1].strip() and "(" not in inner and "[" not in inner:
+            return f"put the range inside: {name}({inner[:-1]}[{length}])"
+    return f"a range over an expression is a subquery: {subquery}"
+
+
+def for_modifier_elsewhere(cursor: Cursor, keyword: Token, value: Span) -> str:
+    """An offset or `@` follows something that is no selector."""
+    modifier = cursor.text(keyword.span.to(value))
+    return f"put it inside, right after the selector or its range, as in rate(x[5m] {modifier})"
+
+
+def for_double_offset(first: Duration, second: Duration) -> str:
+    """Two offsets as one."""
+    both = format_duration(first.milliseconds + second.milliseconds)
+    return f"keep one; both together are offset {both}"
+
+
+def for_timestamp(cursor: Cursor) -> str:
+    """The time after `@` was to come."""
+    token = cursor.peek()
+    if token.kind is Kind.STRING and str(token.value).replace(".", "", 1).isdigit():
+        return f"remove the quotes: @ {token.value}"
+    return "write unix seconds, as in @ 1700000000, or @ start(), @ end()"

@@ -1,0 +1,144 @@
+"""A syntax tree as canonical text: what Prometheus' `String()` gives for the same tree."""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from rules.durations import format_duration
+from rules.promql.ast import (
+    Aggregate,
+    Binary,
+    Call,
+    Expr,
+    MatrixSelector,
+    NumberLiteral,
+    Paren,
+    StringLiteral,
+    Subquery,
+    Unary,
+    VectorSelector,
+)
+from rules.promql.strings import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rules.promql.ast import At, Duration, Matcher, VectorMatching
+
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def format(expr: Expr) -> str:  # noqa: A001 - the verb of this module, called printer.format
+    """The canonical text. Parsing it gives the same tree, spans and order of matchers apart."""
+    out: list[str] = []
+    pending: list[Expr | str] = [expr]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, str):
+            out.append(node)
+        else:
+            pending.extend(reversed(_parts(node)))
+    return "".join(out)
+
+
+def _parts(node: Expr) -> list[Expr | str]:  # noqa: C901 - one case per kind of node
+    """The node as text with its sub-expressions still to be printed."""
+    match node:
+        case NumberLiteral():
+            return [_number(node)]
+        case StringLiteral(value=value):
+            return [quote(value)]
+        case VectorSelector():
+            return [_selector(node) + _at(node.at) + _offset(node.offset)]
+        case MatrixSelector(selector=inner):
+            length = format_duration(node.range.milliseconds)
+            return [f"{_selector(inner)}[{length}]{_at(inner.at)}{_offset(inner.offset)}"]
+        case Subquery():
+            step = "" if node.step is None else format_duration(node.step.milliseconds)
+            length = format_duration(node.range.milliseconds)
+            return [node.expr, f"[{length}:{step}]{_at(node.at)}{_offset(node.offset)}"]
+        case Paren(expr=inner):
+            return ["(", inner, ")"]
+        case Unary(op=op, expr=inner):
+            return [op, inner]
+        case Binary():
+            with_bool = " bool" if node.return_bool else ""
+            return [node.lhs, f" {node.op}{with_bool}{_matching(node.matching)} ", node.rhs]
+        case Aggregate():
+            param: list[Expr | str] = [] if node.param is None else [node.param, ", "]
+            return [f"{node.op}{_grouping(node)}(", *param, node.expr, ")"]
+        case Call(func=func, args=args):
+            listed: list[Expr | str] = []
+            for arg in args:
+                listed += [", ", arg] if listed else [arg]
+            return [f"{func}(", *listed, ")"]
+
+
+def _number(node: NumberLiteral) -> str:
+    value = node.value
+    if node.duration:
+        return format_duration(round(value * 1000))
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    shown = f"{Decimal(repr(value)):f}"
+    return shown.removesuffix(".0")
+
+
+def _selector(node: VectorSelector) -> str:
+    name = node.name or ""
+    shown = sorted(
+        _matcher(matcher)
+        for matcher in node.matchers
+        if not (matcher.label == "__name__" and matcher.op == "=" and matcher.value == name != "")
+    )
+    return f"{name}{{{','.join(shown)}}}" if shown else name
+
+
+def _matcher(matcher: Matcher) -> str:
+    return f"{_label(matcher.label)}{matcher.op}{quote(matcher.value)}"
+
+
+def _label(name: str) -> str:
+    return name if _LABEL.fullmatch(name) else quote(name)
+
+
+def _labels(names: Iterable[str]) -> str:
+    return ", ".join(_label(name) for name in names)
+
+
+def _at(at: At | None) -> str:
+    if at is None:
+        return ""
+    if isinstance(at.anchor, int):
+        return f" @ {Decimal(at.anchor) / 1000:.3f}"
+    return f" @ {at.anchor}()"
+
+
+def _offset(offset: Duration | None) -> str:
+    if offset is None or offset.milliseconds == 0:
+        return ""
+    return f" offset {format_duration(offset.milliseconds)}"
+
+
+def _grouping(node: Aggregate) -> str:
+    if node.without:
+        return f" without ({_labels(node.grouping)}) "
+    return f" by ({_labels(node.grouping)}) " if node.grouping else ""
+
+
+def _matching(matching: VectorMatching | None) -> str:
+    if matching is None:
+        return ""
+    grouped = matching.cardinality in {"many-to-one", "one-to-many"}
+    shown = ""
+    if matching.labels or matching.on or grouped:
+        shown = f" {'on' if matching.on else 'ignoring'} ({_labels(matching.labels)})"
+    if grouped:
+        side = "left" if matching.cardinality == "many-to-one" else "right"
+        shown += f" group_{side} ({_labels(matching.include)})"
+    return shown

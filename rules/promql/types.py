@@ -1,0 +1,228 @@
+"""Types of expressions, and the check that every part gets the type it needs.
+
+The rules are Prometheus'; the tree is at most `parser.MAX_HEIGHT` high, so nothing here recurses
+far, and each finding carries the span of the part at fault.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rules.promql import mends
+from rules.promql.ast import (
+    Aggregate,
+    Binary,
+    Call,
+    Expr,
+    MatrixSelector,
+    NumberLiteral,
+    Paren,
+    StringLiteral,
+    Subquery,
+    Unary,
+    ValueType,
+    VectorSelector,
+)
+from rules.promql.functions import AGGREGATORS, FUNCTIONS
+from rules.promql.regex import compile_matcher
+from rules.promql.tokens import COMPARISONS, SET_OPERATORS
+from rules.promql.walk import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rules.promql.ast import Matcher
+    from rules.source import Span
+
+_COMPUTABLE: Final = (ValueType.SCALAR, ValueType.VECTOR)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One type error."""
+
+    span: Span
+    message: str
+    hint: str = ""
+
+
+def type_of(expr: Expr) -> ValueType:
+    """The type that the expression evaluates to."""
+    while isinstance(expr, Paren | Unary):
+        expr = expr.expr
+    match expr:
+        case NumberLiteral():
+            return ValueType.SCALAR
+        case StringLiteral():
+            return ValueType.STRING
+        case MatrixSelector() | Subquery():
+            return ValueType.MATRIX
+        case VectorSelector() | Aggregate():
+            return ValueType.VECTOR
+        case Call(func=func):
+            return FUNCTIONS[func].returns if func in FUNCTIONS else ValueType.VECTOR
+        case Binary():
+            return _binary_type(expr)
+
+
+def _binary_type(expr: Binary) -> ValueType:
+    pending: list[Expr] = [expr]
+    while pending:
+        node = pending.pop()
+        while isinstance(node, Paren | Unary):
+            node = node.expr
+        if isinstance(node, Binary):
+            if node.matching is not None:
+                return ValueType.VECTOR
+            pending += [node.lhs, node.rhs]
+        elif type_of(node) is not ValueType.SCALAR:
+            return ValueType.VECTOR
+    return ValueType.SCALAR
+
+
+def check(expr: Expr, text: str) -> Iterator[Finding]:
+    """Every type error in the tree of `text`."""
+    for node in walk(expr):
+        match node:
+            case Binary():
+                yield from _check_binary(node, text)
+            case Unary(op=op, expr=inner):
+                kind = type_of(inner)
+                if kind not in _COMPUTABLE:
+                    message = f"unary {op} needs a scalar or an instant vector, got {a(kind)}"
+                    yield Finding(node.span, message, mends.computable(inner, kind, text))
+            case Subquery(expr=inner):
+                kind = type_of(inner)
+                if kind is not ValueType.VECTOR:
+                    message = f"a subquery needs an instant vector, got {a(kind)}"
+                    yield Finding(node.span, message, mends.subquery(inner, kind, text))
+            case Aggregate():
+                yield from _check_aggregate(node, text)
+            case Call():
+                yield from _check_call(node, text)
+            case VectorSelector():
+                yield from _check_selector(node, text)
+            case _:
+                pass
+
+
+def _check_binary(node: Binary, text: str) -> Iterator[Finding]:
+    left, right = type_of(node.lhs), type_of(node.rhs)
+    for side, kind in ((node.lhs, left), (node.rhs, right)):
+        if kind not in _COMPUTABLE:
+            message = f'"{node.op}" needs scalars or instant vectors, got {a(kind)}'
+            yield Finding(side.span, message, mends.computable(side, kind, text, node))
+    scalars = left is right is ValueType.SCALAR
+    if node.return_bool and node.op not in COMPARISONS:
+        message = f'bool is only allowed on comparisons, not on "{node.op}"'
+        yield Finding(node.op_span, message, "remove bool")
+    elif scalars and node.op in COMPARISONS and not node.return_bool:
+        message = "a comparison between two scalars must use bool"
+        yield Finding(node.op_span, message, mends.scalar_comparison(node, text))
+    if node.op in SET_OPERATORS and ValueType.SCALAR in {left, right}:
+        name, side = ("left", node.lhs) if left is ValueType.SCALAR else ("right", node.rhs)
+        shown = mends.shown(side, text)
+        message = f'"{node.op}" needs instant vectors on both sides; the {name} one is a scalar'
+        yield Finding(node.span, f"{message}: {shown}", mends.set_operand(node, side, text))
+    if node.matching is not None:
+        yield from _check_matching(node)
+
+
+def _check_matching(node: Binary) -> Iterator[Finding]:
+    matching = node.matching
+    if matching is None:
+        return
+    grouped = matching.cardinality in {"many-to-one", "one-to-many"}
+    if grouped and node.op in SET_OPERATORS:
+        word = "group_left" if matching.cardinality == "many-to-one" else "group_right"
+        message = f'{word} is not allowed on "{node.op}"'
+        yield Finding(node.span, message, f"remove {word}: {node.op} is always many-to-many")
+    both = [label for label in matching.labels if label in matching.include]
+    if matching.on and both:
+        message = f"the label {', '.join(both)} is both in on (...) and in the group's labels"
+        hint = "labels in on (...) are kept anyway: remove it from the group's"
+        yield Finding(node.op_span, message, hint)
+
+
+def _check_aggregate(node: Aggregate, text: str) -> Iterator[Finding]:
+    aggregator = AGGREGATORS[node.op]
+    given, wanted = type_of(node.expr), ValueType.VECTOR
+    param = aggregator.param if node.param is None else type_of(node.param)
+    if node.param and param and aggregator.param and param is not aggregator.param:
+        swapped = given is aggregator.param and param is wanted
+        hint = (
+            mends.swapped(node.op, (node.expr, node.param), text)
+            if swapped
+            else mends.argument(node.param, aggregator.param, text)
+        )
+        need = f"{a(aggregator.param)} as its first argument"
+        yield Finding(node.param.span, f"{node.op} needs {need}, got {a(param)}", hint)
+        if swapped:
+            return
+    if given is not wanted:
+        hint = mends.aggregated(node, given, text)
+        yield Finding(node.expr.span, f"{node.op} needs {a(wanted)}, got {a(given)}", hint)
+    if isinstance(node.param, StringLiteral) and not node.param.value:
+        message = f"{node.op} needs a label name, got an empty string"
+        yield Finding(node.param.span, message, 'name the label, as in "version"')
+
+
+def _check_call(node: Call, text: str) -> Iterator[Finding]:
+    signature = FUNCTIONS.get(node.func)
+    if signature is None:
+        return
+    kinds = tuple(type_of(arg) for arg in node.args)
+    count, least, most = len(kinds), signature.least, signature.most
+    if count < least or (most is not None and count > most):
+        message = mends.arity(signature, count)
+        yield Finding(node.func_span, message, mends.arguments(signature, node, kinds, text))
+        return
+    wrong = [i for i, kind in enumerate(kinds) if kind is not signature.arg(i)]
+    if not wrong:
+        return
+    order = mends.reordered(signature, kinds)
+    if order is not None:
+        first = wrong[0]
+        message = (
+            f"{node.func} needs {a(signature.arg(first))} as its {mends.ordinal(first)} argument"
+        )
+        hint = mends.swapped(node.func, tuple(node.args[i] for i in order), text)
+        yield Finding(node.args[first].span, f"{message}, got {a(kinds[first])}", hint)
+        return
+    for i in wrong:
+        place = "" if count == 1 else f" as its {mends.ordinal(i)} argument"
+        message = f"{node.func} expects {a(signature.arg(i))}{place}, got {a(kinds[i])}"
+        yield Finding(
+            node.args[i].span, message, mends.call_argument(node, i, signature.arg(i), text)
+        )
+
+
+def _check_selector(node: VectorSelector, text: str) -> Iterator[Finding]:
+    if node.name is not None:
+        for matcher in node.matchers[1:]:
+            if matcher.label == "__name__":
+                message = f'the metric name is given twice: "{node.name}" and "{matcher.value}"'
+                yield Finding(node.span, message, mends.second_name(node, matcher, text))
+                return
+    elif all(_matches_empty(matcher) for matcher in node.matchers):
+        message = "a selector needs at least one matcher that does not match the empty string"
+        yield Finding(node.span, message, mends.empty_selector(node))
+
+
+def _matches_empty(matcher: Matcher) -> bool:
+    match matcher.op:
+        case "=":
+            return not matcher.value
+        case "!=":
+            return bool(matcher.value)
+        case "=~":
+            return compile_matcher(matcher.value)("")
+        case "!~":
+            return not compile_matcher(matcher.value)("")
+
+
+def a(kind: ValueType) -> str:
+    """The type with its article."""
+    article = "an" if kind is ValueType.VECTOR else "a"
+    return f"{article} {kind.value}"
