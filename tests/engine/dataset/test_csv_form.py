@@ -80,7 +80,7 @@ def test_seconds_are_suspected(tmp_path: Path) -> None:
 
 
 BROKEN: list[tuple[str | bytes, str, str]] = [
-    ("", "data.csv: is empty", "header"),
+    ("", "data.csv: is empty", "expected"),
     ("timestamp,value\n", "data.csv: holds a header and no samples", "rows"),
     (
         "timestamp,v\n1,1\n",

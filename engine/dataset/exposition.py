@@ -1,0 +1,243 @@
+"""OpenMetrics and Prometheus text with timestamps: read into series, and OpenMetrics written.
+
+Formats: the OpenMetrics 1.0 specification (seconds, ends with `# EOF`) and Prometheus' text
+exposition format 0.0.4 (milliseconds). Histograms and summaries are the classic series that their
+lines spell; exemplars are read over. A sample without a timestamp has no place in recorded data.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import numpy as np
+
+from engine.dataset.assembly import Assembly
+from engine.dataset.dataset import MemoryDataset
+from engine.dataset.errors import DataError
+from engine.dataset.long_form import SECONDS_NOTICE, looks_like_seconds
+from engine.labels import METRIC_NAME, Labels, quote
+from engine.series import stale_mask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from engine.series import Series
+
+_BLOCK = r'\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}'
+_SAMPLE = re.compile(
+    rf"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)?\s*({_BLOCK})?\s*(?<=[\s}}])([^\s#]+)(?:\s+([^\s#]+))?"
+    r"\s*(?:#\s*\{.*)?"
+)
+_LABEL = re.compile(
+    r'\s*(?:"((?:[^"\\]|\\.)*)"|([a-zA-Z_][a-zA-Z0-9_]*))\s*(?:=\s*"((?:[^"\\]|\\.)*)"\s*)?(,|$)'
+)
+_ESCAPE = re.compile(r'\\(["\\n])')
+_PLAIN_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_CHUNK = 200_000
+# Beyond this, milliseconds are no longer exact in a float64.
+_TIME_BOUND = 2.0**53
+
+
+def read_exposition(path: str) -> MemoryDataset:
+    """Read a file. Raises DataError with `file:line`."""
+    return _Reader(path, seconds=_ends_with_eof(path)).read()
+
+
+@dataclass(slots=True)
+class _Rows:
+    numbers: list[int] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+
+class _Reader:
+    def __init__(self, path: str, *, seconds: bool) -> None:
+        self.path, self.seconds = path, seconds
+        self.assembly = Assembly()
+        self.known: dict[tuple[str | None, str | None], int] = {}
+        self.lines: list[np.ndarray] = []
+
+    def read(self) -> MemoryDataset:
+        if not self.seconds and self.path.endswith((".om", ".openmetrics")):
+            raise DataError(
+                self.path,
+                "does not end with '# EOF', as OpenMetrics must",
+                "was the file cut short? Prometheus text (milliseconds) is named .prom or .txt",
+            )
+        rows, lines = _Rows(), []
+        for number, line in self._samples():
+            self._take(number, line, rows)
+            lines.append(number)
+            if len(lines) == _CHUNK:
+                self._keep(rows, lines)
+                rows, lines = _Rows(), []
+        self._keep(rows, lines)
+        found = self.assembly.build()
+        if found.conflict is not None:
+            line_number = int(np.concatenate(self.lines)[found.conflict.row])
+            raise DataError(
+                f"{self.path}:{line_number}",
+                f"{found.conflict.labels} has a different value at the same timestamp "
+                f"({found.conflict.time_ms})",
+                "keep one of the lines, or add a label that tells the series apart",
+            )
+        if not found.series:
+            raise DataError(self.path, "holds no samples", 'expected lines like: up{a="b"} 1 TIME')
+        notices = []
+        if found.repeated:
+            notices.append(f"{found.repeated} lines that repeat a sample exactly are left out")
+        if not self.seconds and all(looks_like_seconds(one.timestamps_ms) for one in found.series):
+            notices.append(SECONDS_NOTICE)
+        return MemoryDataset(found.series, tuple(notices))
+
+    def _samples(self) -> Iterator[tuple[int, str]]:
+        ended = 0
+        for number, line in _lines(self.path):
+            if line.strip() == "# EOF":
+                ended = number
+            elif ended and line.strip():
+                raise DataError(
+                    f"{self.path}:{number}", "there is text after '# EOF'", "'# EOF' ends a file"
+                )
+            elif line.strip() and not line.lstrip().startswith("#"):
+                yield number, line
+
+    def _take(self, number: int, line: str, rows: _Rows) -> None:
+        place = f"{self.path}:{number}"
+        match = _SAMPLE.fullmatch(line.rstrip("\r\n"))
+        if match is None:
+            raise DataError(
+                place,
+                f"is no sample: {line.strip()[:80]}",
+                'expected: name{label="value"} VALUE TIME',
+            )
+        name, block, value, time = match.groups()
+        key = (name, block)
+        if key not in self.known:
+            self.known[key] = self.assembly.number(_labels(place, name, block))
+        if time is None:
+            raise DataError(
+                place,
+                "the sample has no timestamp",
+                "recorded data needs the time of each sample; a scrape of /metrics has none",
+            )
+        rows.numbers.append(self.known[key])
+        rows.times.append(self._time(place, time))
+        rows.values.append(_number(place, "value", value))
+
+    def _time(self, place: str, text: str) -> int:
+        time = _number(place, "timestamp", text)
+        time_ms = time * 1000 if self.seconds else time
+        if not abs(time_ms) < _TIME_BOUND:
+            raise DataError(place, f"cannot read the timestamp '{text}'", "a finite number")
+        if not self.seconds and time != int(time):
+            raise DataError(
+                place,
+                f"the timestamp '{text}' is not a whole number of milliseconds",
+                "OpenMetrics has seconds and ends with '# EOF'; Prometheus text has milliseconds",
+            )
+        return round(time_ms)
+
+    def _keep(self, rows: _Rows, lines: list[int]) -> None:
+        self.assembly.add(
+            np.array(rows.numbers, dtype=np.int64),
+            np.array(rows.times, dtype=np.int64),
+            np.array(rows.values, dtype=np.float64),
+        )
+        self.lines.append(np.array(lines, dtype=np.int64))
+
+
+def _labels(place: str, name: str | None, block: str | None) -> Labels:
+    found = {} if name is None else {METRIC_NAME: name}
+    text = (block or "{}")[1:-1].strip()
+    at = 0
+    while at < len(text):
+        match = _LABEL.match(text, at)
+        if match is None:
+            raise DataError(place, f"cannot read the labels {block}", 'expected: {a="b",c="d"}')
+        quoted, plain, value, _ = match.groups()
+        label = _unescape(quoted) if plain is None else plain
+        if value is None:
+            # `{"a name", x="y"}` is how a name that is no identifier is written.
+            label, value = METRIC_NAME, label
+        if label in found:
+            raise DataError(place, f"the label '{label}' appears twice", "remove one")
+        found[label] = _unescape(value)
+        at = match.end()
+    if not found.get(METRIC_NAME):
+        raise DataError(place, "the sample has no metric name", 'expected: name{a="b"} VALUE TIME')
+    return Labels(found)
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPE.sub(lambda match: "\n" if match[1] == "n" else match[1], text)
+
+
+def _number(place: str, what: str, text: str) -> float:
+    try:
+        # Python reads 1_000 as a number, the formats do not.
+        return float(text.replace("_", "?"))
+    except ValueError:
+        raise DataError(place, f"cannot read the {what} '{text}'", "expected a number") from None
+
+
+def _lines(path: str) -> Iterator[tuple[int, str]]:
+    with Path(path).open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError:
+                raise DataError(
+                    f"{path}:{number}",
+                    "is not UTF-8 text",
+                    "convert it, for example: iconv -f latin1 -t utf-8",
+                ) from None
+            yield number, text
+
+
+def _ends_with_eof(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        file.seek(0, 2)
+        file.seek(max(0, file.tell() - 64))
+        tail = file.read()
+        if tail.rstrip().endswith(b"# EOF"):
+            return True
+        file.seek(0)
+        return any(line.strip() == b"# EOF" for line in file)
+
+
+def write_openmetrics(file: TextIO, series: Iterable[Series]) -> int:
+    """Write series as OpenMetrics; returns how many staleness markers had to be left out."""
+    markers = 0
+    for one in series:
+        prefix = _prefix(one.labels)
+        stale = stale_mask(one.values)
+        markers += int(stale.sum())
+        pairs = zip(one.timestamps_ms[~stale].tolist(), one.values[~stale].tolist(), strict=True)
+        file.writelines(f"{prefix} {_spelled(value)} {_seconds(time)}\n" for time, value in pairs)
+    file.write("# EOF\n")
+    return markers
+
+
+def _prefix(labels: Labels) -> str:
+    inside = [
+        f"{label if _PLAIN_LABEL.fullmatch(label) else quote(label)}={quote(value)}"
+        for label, value in labels
+        if label != METRIC_NAME
+    ]
+    if _PLAIN_NAME.fullmatch(labels.name):
+        return labels.name + (f"{{{','.join(inside)}}}" if inside else "")
+    return f"{{{','.join([quote(labels.name), *inside])}}}"
+
+
+def _spelled(value: float) -> str:
+    return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}.get(text := repr(value), text)
+
+
+def _seconds(time_ms: int) -> str:
+    sign, time_ms = ("-", -time_ms) if time_ms < 0 else ("", time_ms)
+    return f"{sign}{time_ms // 1000}.{time_ms % 1000:03d}".rstrip("0").rstrip(".")

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.dataset import open_data
+from rules.errors import StallwatchError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def written(folder: Path, text: str | bytes, name: str = "data.prom") -> str:
+    path = folder / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(path)
+
+
+def rows(path: str) -> dict[str, list[tuple[int, float]]]:
+    return {
+        str(one.labels): list(zip(one.timestamps_ms.tolist(), one.values.tolist(), strict=True))
+        for one in open_data(path).select((), -(10**15), 10**15)
+    }
+
+
+def test_prometheus_text_has_milliseconds(tmp_path: Path) -> None:
+    text = (
+        "# HELP up Is it up.\n# TYPE up gauge\n\n"
+        'up{job="a",instance="x:1",} 1 1700000000123\n'
+        'up {job="a \\"q\\" \\\\ \\n }"} +Inf -5\n'
+        "up 0x 5\n"
+    ).replace("up 0x 5\n", "up 1e3 7\n")
+    assert rows(written(tmp_path, text)) == {
+        "up": [(7, 1000.0)],
+        'up{instance="x:1", job="a"}': [(1_700_000_000_123, 1.0)],
+        'up{job="a \\"q\\" \\\\ \\n }"}': [(-5, float("inf"))],
+    }
+
+
+def test_openmetrics_has_seconds_and_its_histograms_are_classic_series(tmp_path: Path) -> None:
+    text = (
+        "# TYPE h histogram\n"
+        'h_bucket{le="1.0"} 1 1700000000.5 # {trace_id="a"} 0.5 1700000000\n'
+        'h_bucket{le="+Inf"} 2 1700000000.5\nh_count 2 1700000000.5\nh_sum 3.5 1700000000.5\n'
+        '{"odd.name",a="b"} 4 1700000000.5\n'
+        "# EOF\n"
+    )
+    at = 1_700_000_000_500
+    assert rows(written(tmp_path, text, "scrape.txt")) == {
+        'h_bucket{le="+Inf"}': [(at, 2.0)],
+        'h_bucket{le="1.0"}': [(at, 1.0)],
+        "h_count": [(at, 2.0)],
+        "h_sum": [(at, 3.5)],
+        'odd.name{a="b"}': [(at, 4.0)],
+    }
+
+
+BROKEN: list[tuple[str, str | bytes, str, str]] = [
+    ("data.prom", "up 1\n", "data.prom:1: the sample has no timestamp", "scrape"),
+    ("data.prom", "up 1 5\nup fast 6\n", "data.prom:2: cannot read the value 'fast'", "number"),
+    ("data.prom", "up 1 soon\n", "data.prom:1: cannot read the timestamp 'soon'", "number"),
+    ("data.prom", "up 1 NaN\n", "data.prom:1: cannot read the timestamp 'NaN'", "number"),
+    ("data.prom", "up 1 5.5\n", "data.prom:1: the timestamp '5.5' is not a whole number", "EOF"),
+    ("data.prom", 'up{a="b} 1 5\n', "data.prom:1: is no sample", "expected"),
+    ("data.prom", "up{a=b} 1 5\n", "data.prom:1: cannot read the labels {a=b}", "expected"),
+    ("data.prom", 'up{a="b",a="c"} 1 5\n', "data.prom:1: the label 'a' appears twice", "remove"),
+    ("data.prom", '{a="b"} 1 5\n', "data.prom:1: the sample has no metric name", "expected"),
+    ("data.prom", "up 1 5\n\nup 2 5\n", "data.prom:3: up has a different value at", "keep"),
+    ("data.prom", b'up 1 5\nup{a="\xff"} 1 5\n', "data.prom:2: is not UTF-8 text", "iconv"),
+    ("data.prom", "# TYPE up gauge\n", "data.prom: holds no samples", "lines like"),
+    ("data.om", "up 1 5\n", "data.om: does not end with '# EOF'", "cut short"),
+    ("data.om", "up 1 5\n# EOF\nup 1 6\n", "data.om:3: there is text after '# EOF'", "ends a file"),
+    ("data.bin", b"\0\1\2", "data.bin: is binary data of no known form", "expected a recording"),
+    ("data.gz", b"\x1f\x8b\0", "data.gz: is compressed (gzip)", "unpack"),
+    ("notes.md", "hello", "notes.md: is of no known form", "Parquet or CSV"),
+    ("data.parquet", b"PAR1 and not more", "data.parquet: is not readable as Parquet", "complete"),
+    ("data.parquet", b"", "data.parquet: is empty", "expected"),
+    ("absent/", b"", "absent: holds no data", "expected"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text", "message", "hint"), BROKEN)
+def test_a_broken_file_gives_one_located_error(
+    tmp_path: Path, name: str, text: str | bytes, message: str, hint: str
+) -> None:
+    if name.endswith("/"):
+        (tmp_path / name).mkdir()
+        path = str(tmp_path / name.rstrip("/"))
+    else:
+        path = written(tmp_path, text, name)
+    with pytest.raises(StallwatchError) as caught:
+        open_data(path)
+    shown = str(caught.value).replace(f"{tmp_path}/", "")
+    assert shown.startswith(message)
+    assert hint in shown.partition("\n    hint: ")[2]
+
+
+def test_a_folder_of_files_is_one_dataset(tmp_path: Path) -> None:
+    written(tmp_path, "up 1 5\n")
+    written(tmp_path, "timestamp,__name__,value\n6,up,2\n5,down,1\n", "more.csv")
+    assert rows(str(tmp_path)) == {"up": [(5, 1.0), (6, 2.0)], "down": [(5, 1.0)]}
+    written(tmp_path, "timestamp,__name__,value\n5,up,2\n", "wrong.csv")
+    with pytest.raises(StallwatchError, match="two files give up different values at 5"):
+        open_data(str(tmp_path))
