@@ -1,0 +1,145 @@
+"""Loads rule files: every problem of a file in one go, in file order, each at its place."""
+
+from __future__ import annotations
+
+import glob
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rules.decoding import UnreadableError, read_source
+from rules.document import Mapping, Scalar, compose
+from rules.fields import Fields, Report
+from rules.groups import GroupReader
+from rules.model import RuleFile
+from rules.source import Problem, ProblemsError, Source, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rules.document import Node
+    from rules.model import Group
+
+Names = Literal["utf8", "legacy"]
+
+SUFFIXES = (".yaml", ".yml")
+_FILE_FIELDS = ("groups",)
+# https://prometheus-operator.dev: PrometheusRule. Only spec.groups says anything about rules.
+_OBJECT_FIELDS = ("apiVersion", "kind", "metadata", "spec", "status")
+_OBJECT_VERSION = "monitoring.coreos.com/v1"
+# Other files of the field that people hand over by mistake, by a key that only they have.
+_MISTAKEN = {
+    "tests": "this is a unit-test file; 'stallwatch test' runs it",
+    "receivers": "this is a configuration; give it to 'stallwatch run --config'",
+    "scrape_configs": "this is a Prometheus configuration; its rule_files name the rule files",
+    "alert": "rules stand in a group: 'groups: [{name: ..., rules: [...]}]'",
+    "rules": "rules stand in a group: 'groups: [{name: ..., rules: [...]}]'",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What became of one file. `file` is None exactly when `problems` has an error."""
+
+    file: RuleFile | None
+    problems: tuple[Problem, ...]
+
+
+def load_file(path: str | Path, names: Names = "utf8") -> Loaded:
+    """Load one rule file (or PrometheusRule object).
+
+    `names`: which label and metric names are valid, `utf8` as in Prometheus 3 or `legacy`.
+    Raises UnreadableError when the file cannot be opened.
+    """
+    try:
+        source = read_source(path)
+    except ProblemsError as error:
+        return Loaded(None, error.problems)
+    return load_source(source, names)
+
+
+def load_source(source: Source, names: Names = "utf8") -> Loaded:
+    """Load rules from text."""
+    report = Report(source)
+    document = compose(source)
+    report.problems.extend(document.problems)
+    groups: tuple[Group, ...] = ()
+    if document.root is not None:
+        groups = _groups(report, document.root, names)
+    elif not report.failed:
+        hint = "a file without rules says so: 'groups: []'"
+        report.add(Span(0, 1), "the file is empty", hint, code="empty")
+    file = None if report.failed else RuleFile(source.name, groups, source)
+    return Loaded(file, report.ordered())
+
+
+def load_paths(paths: Iterable[str | Path], names: Names = "utf8") -> tuple[RuleFile, ...]:
+    """Load every file that `paths` name: files, directories, globs.
+
+    Raises ProblemsError with the errors of all files together, UnreadableError for a path that
+    names nothing.
+    """
+    loaded = [load_file(path, names) for path in find_files(paths)]
+    errors = [p for one in loaded for p in one.problems if p.severity == "error"]
+    if errors:
+        raise ProblemsError(errors)
+    return tuple(one.file for one in loaded if one.file is not None)
+
+
+def find_files(paths: Iterable[str | Path]) -> tuple[Path, ...]:
+    """The files behind files, directories (their *.yaml and *.yml) and globs, each once.
+
+    Raises UnreadableError for one that names nothing.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        text = str(path)
+        if Path(path).is_dir():
+            matches: Sequence[Path] = sorted(
+                file for file in Path(path).rglob("*") if file.suffix in SUFFIXES and file.is_file()
+            )
+        elif Path(path).exists() or not glob.has_magic(text):
+            matches = [Path(path)]
+        else:
+            matches = [Path(match) for match in sorted(glob.glob(text, recursive=True))]  # noqa: PTH207 - an absolute pattern, too
+        if not matches:
+            raise UnreadableError(f"{text}: no rule file (*.yaml, *.yml) there")
+        found.update(dict.fromkeys(matches))
+    return tuple(found)
+
+
+def _groups(report: Report, root: Node, names: Names) -> tuple[Group, ...]:
+    fields = _group_fields(report, root)
+    if fields is None:
+        return ()
+    if fields.mapping.get("groups") is None:
+        hint = next((_MISTAKEN[k] for k in _MISTAKEN if fields.mapping.get(k)), "")
+        hint = hint or "a rule file starts with 'groups:'"
+        report.add(fields.head, "there is no 'groups' here", hint, code="no-groups")
+        return ()
+    extra = isinstance(root, Mapping) and root.get("groups") is None
+    return GroupReader(report, legacy_names=names == "legacy", operator=extra).read(
+        fields.items("groups")
+    )
+
+
+def _group_fields(report: Report, root: Node) -> Fields | None:
+    """The mapping that holds `groups`: the file itself, or the spec of a PrometheusRule."""
+    if not isinstance(root, Mapping) or not (root.get("kind") or root.get("apiVersion")):
+        return Fields.of(report, root, "a rule file", _FILE_FIELDS)
+    fields = Fields.of(report, root, "a PrometheusRule object", _OBJECT_FIELDS)
+    if fields is None:
+        return None
+    for name, expected in (("apiVersion", _OBJECT_VERSION), ("kind", "PrometheusRule")):
+        said = fields.text(name)
+        if said is None or said.value != expected:
+            span = fields.key(name) if said is None else said.span
+            message = f"an object with rules has {name}: {expected}"
+            if isinstance(said, Scalar):
+                message += f", not '{said.value[:60]}'"
+            report.add(span, message, code="object")
+    spec = fields.entry("spec")
+    if spec is None:
+        report.add(fields.head, "there is no 'spec' here", code="object")
+        return None
+    return Fields.of(report, spec.value, "the spec of a PrometheusRule", _FILE_FIELDS)

@@ -1,0 +1,253 @@
+"""Runs a template: data in, text out, bounded."""
+
+from __future__ import annotations
+
+import urllib.parse
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from rules.templates import tree
+from rules.templates.check import read
+from rules.templates.errors import TemplateError
+from rules.templates.functions import FUNCTIONS, LAZY
+from rules.templates.printing import show
+from rules.templates.values import Sample, Struct, member, truth, type_name
+
+if TYPE_CHECKING:
+    from rules.source import Span
+    from rules.templates.values import QueryFunction
+
+MOST_STEPS = 100_000
+LONGEST_OUTPUT = 1_000_000
+
+_parsed = lru_cache(maxsize=1024)(read)
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateData:
+    """What a rule's templates see: the sample's labels and value, and who is speaking."""
+
+    labels: dict[str, str]
+    value: float
+    external_labels: dict[str, str] = field(default_factory=dict)
+    external_url: str = ""
+
+
+def expand(text: str, data: TemplateData, query: QueryFunction | None = None) -> str:
+    """The text of a template for one alert.
+
+    `query` evaluates an expression now. Raises TemplateError, its span in `text`.
+    """
+    if "{{" not in text:
+        return text
+    run = _Run(_parsed(text), data, query)
+    return run.text()
+
+
+class _BreakError(Exception):
+    """Leaves a range."""
+
+
+class _ContinueError(Exception):
+    """Goes on with the next element of a range."""
+
+
+@dataclass(slots=True)
+class _Run:
+    template: tree.Template
+    data: TemplateData
+    query: QueryFunction | None
+    variables: list[tuple[str, Any]] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
+    steps: int = 0
+    length: int = 0
+    depth: int = 0
+
+    def text(self) -> str:
+        data = self.data
+        root = Struct({
+            "Labels": data.labels,
+            "ExternalLabels": data.external_labels,
+            "ExternalURL": data.external_url,
+            "Value": float(data.value),
+        })  # fmt: skip
+        self.variables = [
+            ("$", root),
+            ("$labels", data.labels),
+            ("$externalLabels", data.external_labels),
+            ("$externalURL", data.external_url),
+            ("$value", float(data.value)),
+        ]
+        self._body(self.template.body, root)
+        return "".join(self.output)
+
+    def _body(self, nodes: tuple[tree.Node, ...], dot: Any) -> None:
+        for node in nodes:
+            self._step(node.span)
+            match node:
+                case tree.Text(text=text):
+                    self._write(text, node.span)
+                case tree.Action(pipe=pipe):
+                    value = self._pipe(pipe, dot)
+                    if not pipe.variables:
+                        self._write("<no value>" if value is None else show(value), node.span)
+                case tree.Branch():
+                    self._branch(node, dot)
+                case tree.Jump(keyword=keyword):
+                    raise _BreakError if keyword == "break" else _ContinueError
+                case tree.Include():
+                    self._include(node, dot)
+
+    def _step(self, span: Span) -> None:
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise TemplateError(f"more than {MOST_STEPS:,} steps", span)
+
+    def _write(self, text: str, span: Span) -> None:
+        self.length += len(text)
+        if self.length > LONGEST_OUTPUT:
+            raise TemplateError(f"more than {LONGEST_OUTPUT:,} characters", span)
+        self.output.append(text)
+
+    def _branch(self, node: tree.Branch, dot: Any) -> None:
+        scope = len(self.variables)
+        value = self._pipe(node.pipe, dot)
+        if node.keyword == "range":
+            self._range(node, value, dot)
+        elif truth(value):
+            self._body(node.body, value if node.keyword == "with" else dot)
+        else:
+            self._body(node.otherwise, dot)
+        del self.variables[scope:]
+
+    def _range(self, node: tree.Branch, value: Any, dot: Any) -> None:
+        pairs: list[tuple[Any, Any]]
+        if isinstance(value, dict):
+            pairs = sorted(value.items())
+        elif isinstance(value, list):
+            pairs = list(enumerate(value))
+        elif isinstance(value, int) and not isinstance(value, bool):
+            pairs = [(index, index) for index in range(min(value, MOST_STEPS))]
+        elif value is None:
+            pairs = []
+        else:
+            raise TemplateError(f"range can't iterate over {type_name(value)}", node.pipe.span)
+        if not pairs:
+            self._body(node.otherwise, dot)
+        names = node.pipe.variables
+        scope = len(self.variables)
+        for key, item in pairs:
+            self._step(node.span)
+            values = (item,) if len(names) == 1 else (key, item)
+            for name, bound in zip(names, values, strict=False):
+                self._bind(name, bound, node.pipe.assigns)
+            try:
+                self._body(node.body, item)
+            except _BreakError:
+                break
+            except _ContinueError:
+                continue
+            finally:
+                del self.variables[scope:]
+
+    def _include(self, node: tree.Include, dot: Any) -> None:
+        body = self.template.defined.get(node.name)
+        if body is None:
+            raise TemplateError(f"there is no template '{node.name}'", node.span)
+        if self.depth >= 100:  # each level is several Python frames
+            raise TemplateError("templates include each other too deeply", node.span)
+        value = None if node.pipe is None else self._pipe(node.pipe, dot)
+        outer, self.variables = self.variables, [("$", value)]
+        self.depth += 1
+        self._body(body, value)
+        self.depth -= 1
+        self.variables = outer
+
+    def _bind(self, name: str, value: Any, assigns: bool) -> None:
+        if assigns:
+            for index in range(len(self.variables) - 1, -1, -1):
+                if self.variables[index][0] == name:
+                    self.variables[index] = (name, value)
+                    return
+        self.variables.append((name, value))
+
+    def _pipe(self, pipe: tree.Pipe, dot: Any) -> Any:
+        value: Any = None
+        for index, command in enumerate(pipe.commands):
+            value = self._command(command, dot, () if index == 0 else (value,))
+        # A range binds its variables to the elements, not to the list.
+        if pipe.variables and not (isinstance(value, dict | list) and len(pipe.variables) > 1):
+            self._bind(pipe.variables[0], value, pipe.assigns)
+        return value
+
+    def _command(self, command: tree.Command, dot: Any, final: tuple[Any, ...]) -> Any:
+        self._step(command.span)
+        first, *rest = command.operands
+        if not isinstance(first, tree.Function):
+            if rest or final:
+                raise TemplateError("can't give an argument to a value", first.span)
+            return self._operand(first, dot)
+        if first.name in LAZY:
+            return self._lazy(first, rest, dot, final)
+        arguments = [self._operand(operand, dot) for operand in rest]
+        return self._call(first, (*arguments, *final))
+
+    def _lazy(
+        self, function: tree.Function, operands: list[tree.Operand], dot: Any, final: Any
+    ) -> Any:
+        if not operands and not final:
+            raise TemplateError(f"{function.name} needs a value", function.span)
+        value: Any = None
+        for operand in operands:
+            value = self._operand(operand, dot)
+            if truth(value) == (function.name == "or"):
+                return value
+        return final[0] if final else value
+
+    def _call(self, function: tree.Function, arguments: tuple[Any, ...]) -> Any:
+        try:
+            match function.name:
+                case "query":
+                    return self._query(arguments)
+                case "externalURL":
+                    return self.data.external_url
+                case "pathPrefix":
+                    return urllib.parse.urlsplit(self.data.external_url).path
+            return FUNCTIONS[function.name](*arguments)
+        except TemplateError as error:
+            raise TemplateError(error.message, function.span, error.hint) from None
+        except (TypeError, ValueError) as error:
+            # The functions check their values themselves; what is left is the number of them.
+            given = ", ".join(map(type_name, arguments)) or "nothing"
+            message = f"wrong arguments for {function.name}: {given}"
+            raise TemplateError(message, function.span) from error
+
+    def _query(self, arguments: tuple[Any, ...]) -> list[Sample]:
+        if len(arguments) != 1 or not isinstance(arguments[0], str):
+            raise TemplateError("query needs one expression, a string")
+        if self.query is None:
+            raise TemplateError("query cannot be used here")
+        return list(self.query(arguments[0]))
+
+    def _operand(self, operand: tree.Operand, dot: Any) -> Any:
+        match operand:
+            case tree.Constant(value=value):
+                return value
+            case tree.Dot(fields=fields):
+                return self._members(dot, fields, operand.span)
+            case tree.Variable(name=name, fields=fields):
+                value = next(v for own, v in reversed(self.variables) if own == name)
+                return self._members(value, fields, operand.span)
+            case tree.Chain(pipe=pipe, fields=fields):
+                return self._members(self._pipe(pipe, dot), fields, operand.span)
+            case tree.Function():
+                return self._call(operand, ())
+
+    def _members(self, value: Any, fields: tuple[str, ...], span: Span) -> Any:
+        try:
+            for name in fields:
+                value = member(value, name)
+        except TemplateError as error:
+            raise TemplateError(error.message, span) from None
+        return value

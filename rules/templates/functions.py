@@ -1,0 +1,238 @@
+"""The functions that a template may call, by name: one row each.
+
+`and` and `or` are missing: they evaluate their arguments one by one (see expand.py).
+"""
+
+from __future__ import annotations
+
+import html
+import ipaddress
+import math
+import re
+import urllib.parse
+from typing import TYPE_CHECKING, Any
+
+from rules.durations import DurationError, parse_duration
+from rules.templates import humanize
+from rules.templates.errors import TemplateError
+from rules.templates.printing import show, sprint, sprintf
+from rules.templates.values import Sample, equal, less, truth, type_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LONGEST_PATTERN = 1_000
+
+
+def _eq(first: Any, *others: Any) -> bool:
+    if not others:
+        raise TemplateError("eq needs two values")
+    return any(equal(first, other) for other in others)
+
+
+def _len(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value.encode())
+    if isinstance(value, dict | list):
+        return len(value)
+    raise TemplateError(f"len of type {type_name(value)}")
+
+
+def _index(value: Any, *keys: Any) -> Any:
+    for key in keys:
+        if isinstance(value, dict) and isinstance(key, str):
+            value = value.get(key, "")
+        elif isinstance(value, list | str) and isinstance(key, int):
+            items = value.encode() if isinstance(value, str) else value
+            if not 0 <= key < len(items):
+                raise TemplateError(f"index out of range: {key}")
+            value = items[key]
+        else:
+            raise TemplateError(f"can't index {type_name(value)} with {type_name(key)}")
+    return value
+
+
+def _slice(value: Any, *bounds: int) -> Any:
+    items = value.encode() if isinstance(value, str) else value
+    if not isinstance(items, bytes | list) or len(bounds) > 2:
+        raise TemplateError(f"slice of type {type_name(value)}")
+    start, end = (*bounds, 0, len(items))[:2] if not bounds else (*bounds, len(items))[:2]
+    if not 0 <= start <= end <= len(items):
+        raise TemplateError(f"slice out of range: {start}:{end}")
+    cut = items[start:end]
+    return cut.decode(errors="replace") if isinstance(cut, bytes) else cut
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise TemplateError(f"{name} needs a string, not {type_name(value)}")
+    return value
+
+
+def _printf(pattern: Any, *values: Any) -> str:
+    return sprintf(_text(pattern, "printf"), values)
+
+
+def _title(value: Any) -> str:
+    """Go's strings.Title: a letter after what is no letter, digit, underscore or quote."""
+    return re.sub(
+        r"(^|[^\w'])(\w)", lambda m: m.group(1) + m.group(2).upper(), _text(value, "title")
+    )
+
+
+def _pattern(pattern: Any) -> re.Pattern[str]:
+    text = _text(pattern, "a regular expression").replace(r"\z", r"\Z")
+    if len(text) > LONGEST_PATTERN:
+        raise TemplateError(f"a regular expression above {LONGEST_PATTERN} characters")
+    try:
+        return re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise TemplateError(f"not a regular expression: '{text[:60]}': {error}") from None
+
+
+def _match(pattern: Any, text: Any) -> bool:
+    return _pattern(pattern).search(_text(text, "match")) is not None
+
+
+def _replace_all(pattern: Any, replacement: Any, text: Any) -> str:
+    compiled = _pattern(pattern)
+    template = _text(replacement, "reReplaceAll")
+
+    def fill(match: re.Match[str]) -> str:
+        def group(reference: re.Match[str]) -> str:
+            if reference.group(0) == "$$":
+                return "$"
+            name = reference.group(1) or reference.group(2)
+            key: int | str = int(name) if name.isdigit() else name
+            try:
+                return match.group(key) or ""
+            except IndexError:
+                return ""
+
+        return re.sub(r"\$\$|\$(\w+)|\$\{(\w+)\}", group, template)
+
+    return compiled.sub(fill, _text(text, "reReplaceAll"))
+
+
+def _parse_duration(value: Any) -> float:
+    try:
+        return parse_duration(_text(value, "parseDuration")) / 1000
+    except DurationError as error:
+        raise TemplateError(str(error)) from None
+
+
+def _result(value: Any, name: str) -> list[Sample]:
+    if not isinstance(value, list):
+        raise TemplateError(f"{name} needs the result of a query, not {type_name(value)}")
+    return value
+
+
+def _sample(value: Any, name: str) -> Sample:
+    if not isinstance(value, Sample):
+        hint = "; take one with 'first'" if isinstance(value, list) else ""
+        raise TemplateError(f"{name} needs one sample, not {type_name(value)}{hint}")
+    return value
+
+
+def _first(value: Any) -> Sample:
+    samples = _result(value, "first")
+    if not samples:
+        raise TemplateError("first() called on vector with no elements")
+    return samples[0]
+
+
+def _sort_by_label(label: Any, value: Any) -> list[Sample]:
+    name = _text(label, "sortByLabel")
+    return sorted(_result(value, "sortByLabel"), key=lambda sample: sample.labels.get(name, ""))
+
+
+def _strip_port(value: Any) -> str:
+    text = _text(value, "stripPort")
+    bracketed = re.fullmatch(r"\[([^\[\]]*)\]:[^:]*", text)
+    if bracketed:
+        return bracketed.group(1)
+    host, separator, _ = text.rpartition(":")
+    return host if separator and ":" not in host and "[" not in host else text
+
+
+def _strip_domain(value: Any) -> str:
+    text = _text(value, "stripDomain")
+    host, port = text, ""
+    if found := re.fullmatch(r"(\[[^\[\]]*\]|[^:]*)(:[^:]*)", text):
+        host, port = found.group(1), found.group(2)
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return host.split(".")[0] + port
+    return text
+
+
+def _link(tab: int) -> Callable[[Any], str]:
+    def link(expression: Any) -> str:
+        query = urllib.parse.quote_plus(_text(expression, "a link"), safe="")
+        return f"/graph?g0.expr={query}&g0.tab={tab}"
+
+    return link
+
+
+def _arguments(*values: Any) -> dict[str, Any]:
+    return {f"arg{index}": value for index, value in enumerate(values)}
+
+
+def _finite_time(value: Any) -> str:
+    number = humanize.to_float(value)
+    if not math.isfinite(number):
+        raise TemplateError("a time cannot be NaN or infinite")
+    return humanize.humanize_timestamp(number)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    # Go's own
+    "not": lambda value: not truth(value),
+    "len": _len,
+    "index": _index,
+    "slice": _slice,
+    "print": lambda *values: sprint(values),
+    "println": lambda *values: " ".join(map(show, values)) + "\n",
+    "printf": _printf,
+    "html": lambda *values: html.escape(sprint(values)),
+    "urlquery": lambda *values: urllib.parse.quote_plus(sprint(values), safe=""),
+    "eq": _eq,
+    "ne": lambda first, second: not equal(first, second),
+    "lt": less,
+    "le": lambda first, second: less(first, second) or equal(first, second),
+    "gt": lambda first, second: less(second, first),
+    "ge": lambda first, second: less(second, first) or equal(first, second),
+    # Prometheus' numbers and times
+    "humanize": humanize.humanize,
+    "humanize1024": humanize.humanize1024,
+    "humanizeDuration": humanize.humanize_duration,
+    "humanizePercentage": humanize.humanize_percentage,
+    "humanizeTimestamp": humanize.humanize_timestamp,
+    "toTime": _finite_time,
+    "parseDuration": _parse_duration,
+    # Prometheus' strings
+    "title": _title,
+    "toUpper": lambda value: _text(value, "toUpper").upper(),
+    "toLower": lambda value: _text(value, "toLower").lower(),
+    "match": _match,
+    "reReplaceAll": _replace_all,
+    "stripPort": _strip_port,
+    "stripDomain": _strip_domain,
+    "safeHtml": lambda value: _text(value, "safeHtml"),
+    "urlQueryEscape": lambda value: urllib.parse.quote_plus(_text(value, "urlQueryEscape")),
+    "graphLink": _link(0),
+    "tableLink": _link(1),
+    "args": _arguments,
+    # Prometheus' query results
+    "first": _first,
+    "label": lambda name, sample: _sample(sample, "label").labels.get(_text(name, "label"), ""),
+    "value": lambda sample: _sample(sample, "value").value,
+    "strvalue": lambda sample: _sample(sample, "strvalue").labels.get("__value__", ""),
+    "sortByLabel": _sort_by_label,
+}
+
+# Evaluated by the expander itself: lazily, or with what it was given.
+LAZY = frozenset({"and", "or"})
+GIVEN = frozenset({"query", "externalURL", "pathPrefix"})
+NAMES: tuple[str, ...] = (*FUNCTIONS, *sorted(LAZY), *sorted(GIVEN))

@@ -1,0 +1,98 @@
+"""The values that templates work on, and Go's view of them: type names, truth, comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from rules.templates.errors import TemplateError
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One element of a query's result."""
+
+    labels: dict[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """Named fields; asking for another one is an error (in a map it is "")."""
+
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+QueryFunction: TypeAlias = Callable[[str], Sequence[Sample]]
+
+
+def type_name(value: Any) -> str:
+    """Go's name of a value's type."""
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return "bool"
+        case int():
+            return "int"
+        case float():
+            return "float64"
+        case str():
+            return "string"
+        case dict():
+            return "map[string]string"
+        case Sample():
+            return "*template.sample"
+        case list():
+            return "template.queryResult"
+        case _:
+            return "struct"
+
+
+def truth(value: Any) -> bool:
+    """Go's truth: zero, "", nil and what is empty are false; NaN and structs are true."""
+    if isinstance(value, Struct | Sample):
+        return True
+    return bool(value)
+
+
+def member(value: Any, name: str) -> Any:
+    """`.name` of a value. Raises TemplateError when it has none."""
+    if isinstance(value, dict):
+        return value.get(name, "")
+    if isinstance(value, Struct) and name in value.fields:
+        return value.fields[name]
+    if isinstance(value, Sample) and name in {"Labels", "Value"}:
+        return value.labels if name == "Labels" else value.value
+    if value is None:
+        raise TemplateError(f"nil has no field '{name}'")
+    raise TemplateError(f"can't evaluate field {name} in type {type_name(value)}")
+
+
+def equal(first: Any, second: Any) -> bool:
+    """`eq`: only values of one basic type compare; 1 and 1.0 do not."""
+    if first is None or second is None:
+        return first is second
+    if type_name(first) != type_name(second):
+        raise TemplateError(_incompatible(first, second))
+    if isinstance(first, dict | list):
+        raise TemplateError(f"can't compare values of type {type_name(first)}")
+    return bool(first == second)
+
+
+def less(first: Any, second: Any) -> bool:
+    """`lt`, for numbers and strings."""
+    if type_name(first) != type_name(second):
+        raise TemplateError(_incompatible(first, second))
+    if isinstance(first, bool) or not isinstance(first, int | float | str):
+        raise TemplateError(f"can't order values of type {type_name(first)}")
+    return bool(first < second)
+
+
+def _incompatible(first: Any, second: Any) -> str:
+    message = f"incompatible types for comparison: {type_name(first)} and {type_name(second)}"
+    if {type_name(first), type_name(second)} == {"int", "float64"}:
+        whole = first if isinstance(first, int) else second
+        message += f" (write {whole}.0)"
+    return message
