@@ -74,8 +74,9 @@ class GroupReader:
             self.report.add(fields.key("name"), "a group needs a name", code="group-name")
             return ""
         line, _ = self.report.source.position(scalar.span.start)
-        first = self._group_lines.setdefault(scalar.value, line)
-        if first != line:
+        first = self._group_lines.get(scalar.value)
+        self._group_lines.setdefault(scalar.value, line)
+        if first is not None:
             message = f"the group name '{scalar.value}' appears twice in this file"
             hint = f"it stands on line {first} already; names are unique within a file"
             self.report.add(scalar.span, message, hint, code="duplicate-group")
@@ -219,8 +220,9 @@ class GroupReader:
     def _warn_duplicate(self, name: Scalar, labels: dict[str, str]) -> None:
         identity = (name.value, tuple(sorted(labels.items())))
         line, _ = self.report.source.position(name.span.start)
-        first = self._rule_lines.setdefault(identity, line)
-        if first != line:
+        first = self._rule_lines.get(identity)
+        self._rule_lines.setdefault(identity, line)
+        if first is not None:
             message = f"another rule named '{name.value}' has the same labels"
             hint = f"it stands on line {first}; the two write to the same series"
             self.report.add(name.span, message, hint, "duplicate-rule", severity="warning")
