@@ -1,0 +1,1 @@
+"""How busy each GPU is, and for which process."""
