@@ -1,0 +1,160 @@
+"""Delivery: alerts into the outbox, and a worker per integration that sends what is there.
+
+At least once, in order per alert and integration, surviving kill -9: what is in the outbox when
+the agent dies is sent by the next one, with the same message id.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from typing import TYPE_CHECKING
+
+from notifiers import outbox as outbox_rows
+from notifiers.integrations import integrations
+from notifiers.notification import status_of
+from notifiers.outbox import Backlog, Outbox
+from notifiers.pipeline import Pipeline
+from notifiers.worker import SendOptions, Worker
+from rules.errors import StallwatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from engine.alerts.alert import Alert
+    from engine.config.model import Config
+    from engine.http.sources import OwnSample
+    from engine.readings import Pairs
+    from notifiers.worker import Integration
+
+logger = logging.getLogger(__name__)
+
+
+def open_delivery(config: Config, state_path: str) -> OutboxDelivery:
+    """The delivery for a configuration; makes the outbox's tables in `state_path`.
+
+    Without a route every receiver hears of everything. Raises StallwatchError when the database
+    cannot be opened or a receiver not be set up.
+    """
+    found = integrations(config)
+    names = tuple(receiver.name for receiver in config.receivers)
+    if config.route is not None:
+        names = (config.route.receiver,)
+    return OutboxDelivery(found, Pipeline(names), state_path)
+
+
+class OutboxDelivery:
+    """`engine.protocols.Delivery` over an outbox in SQLite."""
+
+    def __init__(
+        self,
+        found: Sequence[Integration],
+        pipeline: Pipeline,
+        state_path: str,
+        options: SendOptions | None = None,
+    ) -> None:
+        self._options = options or SendOptions()
+        self._pipeline = pipeline
+        self._path = state_path
+        self._by_receiver: dict[str, list[str]] = {}
+        for one in found:
+            self._by_receiver.setdefault(one.receiver, []).append(one.key)
+        self._silent = frozenset(one.key for one in found if not one.send_resolved)
+        self._workers = [Worker(one, state_path, self._options) for one in found]
+        try:
+            own = Outbox(state_path)
+            own.create()
+            own.close()
+        except sqlite3.Error as error:
+            raise StallwatchError(f"{state_path}: cannot be used as outbox: {error}") from error
+
+    def enqueue(self, connection: sqlite3.Connection, alerts: Sequence[Alert]) -> None:
+        """Add rows inside the caller's transaction; commits nothing."""
+        now_ms = self._options.clock()
+        firing = [alert for alert in alerts if status_of(alert) == "firing"]
+        for group in self._pipeline.groups(firing):
+            keys = self._by_receiver.get(group.receiver, ())
+            for alert in group.alerts:
+                outbox_rows.add_firing(connection, alert, group.receiver, keys, now_ms)
+        # Not through the pipeline: whoever was told of the firing is owed its end, whatever
+        # routes, silences and inhibitions say by now.
+        for alert in alerts:
+            if status_of(alert) == "resolved":
+                outbox_rows.add_resolved(connection, alert, self._silent, now_ms)
+
+    def start(self) -> None:
+        """Start the workers; what an earlier run left behind goes first."""
+        self._tidy()
+        for worker in self._workers:
+            worker.start()
+
+    def wake(self) -> None:
+        """The rows of the last `enqueue` are committed."""
+        for worker in self._workers:
+            worker.wake()
+
+    def samples(self) -> Sequence[OwnSample]:
+        """The stallwatch_notify_* metrics now."""
+        return [*self._counter_samples(), *self._backlog_samples()]
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Ask every worker to stop and wait so long in all; the rest stays in the outbox."""
+        for worker in self._workers:
+            worker.ask_to_stop()
+        deadline = time.monotonic() + timeout_seconds
+        for worker in self._workers:
+            if not worker.join(max(0.0, deadline - time.monotonic())):
+                logger.warning("%s is still sending and is left behind", worker.integration.key)
+
+    def _tidy(self) -> None:
+        keys = [worker.integration.key for worker in self._workers]
+        own = Outbox(self._path)
+        try:
+            own.prune(self._options.clock())
+            for receiver, rows in own.abandon_others(keys, self._options.clock()):
+                logger.warning(
+                    "%d notifications for receiver '%s' are given up: the configuration no "
+                    "longer has where they were to go ('stallwatch notify dead' lists them)",
+                    rows,
+                    receiver,
+                )
+        finally:
+            own.close()
+
+    def _counter_samples(self) -> Iterable[OwnSample]:
+        totals: dict[tuple[str, Pairs], float] = {}
+        for worker in self._workers:
+            for name, labels, count in _counts(worker):
+                totals[name, labels] = totals.get((name, labels), 0.0) + count
+        for (name, labels), total in totals.items():
+            yield name, labels, "counter", total
+
+    def _backlog_samples(self) -> Iterable[OwnSample]:
+        try:
+            own = Outbox(self._path)
+            try:
+                backlogs = own.backlog()
+            finally:
+                own.close()
+        except sqlite3.Error as error:
+            logger.warning("the outbox cannot be read: %s", error)
+            return
+        now_ms = self._options.clock()
+        for receiver in sorted({*self._by_receiver, *backlogs}):
+            backlog = backlogs.get(receiver, Backlog(0, None, 0))
+            age_ms = 0 if backlog.oldest_ms is None else max(0, now_ms - backlog.oldest_ms)
+            labels = (("receiver", receiver),)
+            yield "stallwatch_notify_pending", labels, "gauge", float(backlog.pending)
+            yield "stallwatch_notify_oldest_pending_seconds", labels, "gauge", age_ms / 1000
+            yield "stallwatch_notify_dead", labels, "gauge", float(backlog.failed)
+
+
+def _counts(worker: Worker) -> Iterable[tuple[str, Pairs, int]]:
+    one, counters = worker.integration, worker.counters
+    labels = (("receiver", one.receiver), ("integration", one.kind))
+    yield "stallwatch_notify_sent_total", labels, counters.sent
+    for reason, count in list(counters.failed.items()):
+        yield "stallwatch_notify_failed_total", (*labels, ("reason", reason)), count
+    for reason, count in list(counters.retries.items()):
+        yield "stallwatch_notify_retries_total", (*labels, ("reason", reason)), count

@@ -1,0 +1,64 @@
+"""From the configuration's receivers to the integrations that workers serve."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+from notifiers.receivers.receiver import ReceiverSettings
+from notifiers.worker import Integration
+from rules.errors import StallwatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic import BaseModel
+
+    from engine.config.model import Config, IntegrationConfig, ReceiverConfig
+    from notifiers.receivers.receiver import Receiver
+
+GROUP = "stallwatch.receivers"
+
+
+def integrations(config: Config) -> tuple[Integration, ...]:
+    """Every target of every receiver.
+
+    A key names receiver, kind and place in the list, as Alertmanager's notification log does,
+    and the target's label where there are several: it must be the same after a restart.
+    Raises StallwatchError for a kind that is not installed.
+    """
+    return tuple(found for receiver in config.receivers for found in _of(receiver, config))
+
+
+def _of(receiver: ReceiverConfig, config: Config) -> Iterator[Integration]:
+    counts: dict[str, int] = {}
+    for one in receiver.integrations:
+        index = counts[one.kind] = counts.get(one.kind, -1) + 1
+        built, settings = _build(one, config)
+        targets = built.targets()
+        for target in targets:
+            key = f"{receiver.name}/{one.kind}/{index}"
+            if len(targets) > 1:
+                key = f"{key}/{target.label}"
+            found = Integration(key, receiver.name, one.kind, target, built.send_resolved)
+            if isinstance(settings, ReceiverSettings):
+                found = replace(
+                    found,
+                    timeout_seconds=settings.timeout.seconds,
+                    max_retry_age_seconds=settings.max_retry_age.seconds,
+                )
+            yield found
+
+
+def _build(one: IntegrationConfig, config: Config) -> tuple[Receiver, BaseModel]:
+    found = [point for point in entry_points(group=GROUP) if point.name == one.kind]
+    if not found:
+        raise StallwatchError(f"stallwatch: there is no receiver kind '{one.kind}' installed")
+    kind: Any = found[0].load()
+    settings: BaseModel = one.parsed or kind.Config.model_validate(one.settings)
+    receiver: Receiver = kind(settings)
+    # For receivers whose messages link back to us.
+    if config.external_url and hasattr(receiver, "external_url"):
+        receiver.external_url = config.external_url
+    return receiver, settings

@@ -1,0 +1,147 @@
+"""`apprise_configs`: any URL that apprise speaks (chats, mail, push services).
+
+apprise answers for all targets of a URL with one bool, so each target is called by itself: a
+retry must not repeat the message to those that have it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, SecretStr, field_validator
+
+from notifiers import messages
+from notifiers.receivers.apprise_log import captured, explain, redact, secrets_of
+from notifiers.receivers.receiver import ReceiverSettings, SendError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from notifiers.notification import Notification
+    from notifiers.receivers.receiver import Target
+
+ID_HEADER = "X-Stallwatch-Id"
+# Where apprise's services keep the list of those they tell.
+_TARGET_LISTS = ("targets", "channels")
+
+
+class AppriseConfig(ReceiverSettings):
+    """`url` as apprise writes them, `slack://TokenA/TokenB/TokenC/#channel`; all of it secret."""
+
+    url: SecretStr
+
+    @field_validator("url")
+    @classmethod
+    def _is_known(cls, url: SecretStr) -> SecretStr:
+        text = url.get_secret_value()
+        if "://" not in text:
+            raise ValueError("expected an apprise URL such as slack://... or mailto://...")
+        with captured() as lines:
+            service = _instantiate(text)
+        if service is None:
+            told = redact("; ".join(line for _, line in lines[-1:]), secrets_of(text))
+            raise ValueError(f"apprise cannot use this URL{': ' + told if told else ''}")
+        return url
+
+
+class AppriseReceiver:
+    """One apprise URL, split into its targets."""
+
+    Config: ClassVar[type[BaseModel]] = AppriseConfig
+
+    def __init__(self, config: AppriseConfig) -> None:
+        self.send_resolved = config.send_resolved
+        self._targets = split(config.url.get_secret_value())
+
+    def targets(self) -> Sequence[Target]:
+        """One per channel or address."""
+        return self._targets
+
+
+class AppriseTarget:
+    """One target of an apprise URL: element `index` of the service's own list, None for all."""
+
+    def __init__(self, url: str, label: str, index: int | None = None) -> None:
+        self.label = label
+        self._url = url
+        self._index = index
+        self._secrets = secrets_of(url)
+
+    def send(self, notification: Notification, timeout_seconds: float) -> None:
+        """Send as HTML (mail) or text. Raises SendError with apprise's own words."""
+        from apprise import Apprise, NotifyFormat, NotifyType
+
+        with captured() as lines:
+            service = _instantiate(self._url, timeout_seconds)
+            if service is None:
+                raise SendError("configuration", "apprise cannot use this URL", permanent=True)
+            if self._index is not None:
+                _narrow(service, self._index)
+            mail = _is_mail(service)
+            if mail:
+                service.headers[ID_HEADER] = notification.id
+            sender = Apprise(asset=service.asset)
+            sender.add(service)
+            taken = sender.notify(
+                title=messages.subject(notification),
+                body=messages.html(notification) if mail else messages.text(notification),
+                body_format=NotifyFormat.HTML if mail else NotifyFormat.TEXT,
+                notify_type=NotifyType.FAILURE
+                if notification.status == "firing"
+                else NotifyType.SUCCESS,
+            )
+        if not taken:
+            raise explain(lines, self._secrets)
+
+
+def split(url: str) -> tuple[AppriseTarget, ...]:
+    """The targets of a URL. Raises ValueError when apprise does not know it."""
+    with captured():
+        service = _instantiate(url)
+    if service is None:
+        raise ValueError("apprise cannot use this URL")
+    name = str(service.service_name)
+    listed = _listed(service)
+    if listed is None or len(listed) < 2:
+        return (AppriseTarget(url, name),)
+    mail = _is_mail(service)
+    return tuple(
+        AppriseTarget(url, str(one[-1]) if mail else f"{name} target {index + 1}", index)
+        for index, one in enumerate(listed)
+    )
+
+
+def _instantiate(url: str, timeout_seconds: float = 10.0) -> Any:
+    """The service of a URL, or None."""
+    from apprise import Apprise, AppriseAsset
+
+    asset = AppriseAsset(app_id="stallwatch", app_desc="stallwatch", plugin_paths=[])
+    # The worker is patient enough: a send that apprise abandons half-way might still arrive, and
+    # then again with the next attempt.
+    asset._service_timeout = 0  # noqa: SLF001 - there is no public way
+    service = Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
+    if service is not None:
+        service.socket_connect_timeout = timeout_seconds
+        service.socket_read_timeout = timeout_seconds
+        service.request_rate_per_sec = 0
+    return service
+
+
+def _is_mail(service: Any) -> bool:
+    return str(service.secure_protocol) == "mailtos" or "mailtos" in service.secure_protocol
+
+
+def _listed(service: Any) -> list[Any] | None:
+    for name in _TARGET_LISTS:
+        listed = getattr(service, name, None)
+        if isinstance(listed, list):
+            return listed
+    return None
+
+
+def _narrow(service: Any, index: int) -> None:
+    for name in _TARGET_LISTS:
+        listed = getattr(service, name, None)
+        if isinstance(listed, list):
+            setattr(service, name, listed[index : index + 1])
+            return

@@ -1,0 +1,104 @@
+"""`email_configs`, in Alertmanager's spelling, sent by apprise as text and HTML."""
+
+from __future__ import annotations
+
+import logging
+from email.utils import getaddresses
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import quote, urlencode
+
+from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
+
+from notifiers.receivers.apprise import AppriseTarget, split
+from notifiers.receivers.receiver import ReceiverSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Self
+
+    from notifiers.receivers.receiver import Target
+
+logger = logging.getLogger(__name__)
+
+IMPLICIT_TLS_PORT = "465"
+
+
+class EmailConfig(ReceiverSettings):
+    """`to` may list several addresses; each gets a message, an order and retries of its own."""
+
+    to: str
+    sender: str = Field(alias="from")
+    smarthost: str
+    hello: str = ""
+    auth_username: str = ""
+    auth_password: SecretStr | None = None
+    require_tls: bool = True
+
+    @field_validator("smarthost")
+    @classmethod
+    def _has_port(cls, smarthost: str) -> str:
+        host, _, port = smarthost.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ValueError("expected host:port, such as smtp.example.com:587")
+        return smarthost
+
+    @field_validator("to", "sender")
+    @classmethod
+    def _has_addresses(cls, text: str) -> str:
+        found = getaddresses([text])
+        if not found or not all("@" in address for _, address in found) or "\n" in text:
+            raise ValueError("expected mail addresses, such as oncall@example.com")
+        return text
+
+    @model_validator(mode="after")
+    def _is_usable(self) -> Self:
+        try:
+            for recipient in self.recipients():
+                split(self.apprise_url(recipient))
+        except ValueError:
+            raise ValueError("mail cannot be sent with these settings") from None
+        return self
+
+    def recipients(self) -> tuple[str, ...]:
+        """The addresses in `to`, each once."""
+        return tuple(dict.fromkeys(address for _, address in getaddresses([self.to])))
+
+    def apprise_url(self, recipient: str) -> str:
+        """The same for one recipient as apprise spells it."""
+        host, _, port = self.smarthost.rpartition(":")
+        login = ""
+        if self.auth_username:
+            login = quote(self.auth_username, safe="")
+            if self.auth_password is not None:
+                login += ":" + quote(self.auth_password.get_secret_value(), safe="")
+            login += "@"
+        mode = "insecure"
+        if port == IMPLICIT_TLS_PORT:
+            mode = "ssl"
+        elif self.require_tls:
+            mode = "starttls"
+        schema = "mailto" if mode == "insecure" else "mailtos"
+        name, address = getaddresses([self.sender])[0]
+        query = {"from": address, "name": name, "to": recipient, "smtp": host, "mode": mode}
+        asked = urlencode({key: value for key, value in query.items() if value})
+        return f"{schema}://{login}{host}:{port}/?{asked}"
+
+
+class EmailReceiver:
+    """One mail server, one target per address."""
+
+    Config: ClassVar[type[BaseModel]] = EmailConfig
+
+    def __init__(self, config: EmailConfig) -> None:
+        self.send_resolved = config.send_resolved
+        self._config = config
+        if config.hello:
+            logger.warning("email_configs: 'hello' has no effect; the host's own name is used")
+
+    def targets(self) -> Sequence[Target]:
+        """One per address in `to`."""
+        return [
+            AppriseTarget(self._config.apprise_url(recipient), recipient)
+            for recipient in self._config.recipients()
+        ]

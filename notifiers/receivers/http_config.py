@@ -1,0 +1,91 @@
+"""Alertmanager's `http_config`: who we are to an HTTP server, and whom we trust."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+import requests
+from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
+
+if TYPE_CHECKING:
+    from requests import PreparedRequest
+    from typing_extensions import Self
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Authorization(_Section):
+    """The `Authorization` header: `type credentials`."""
+
+    type: str = "Bearer"
+    credentials: SecretStr
+
+
+class BasicAuth(_Section):
+    """User name and password."""
+
+    username: str
+    password: SecretStr = SecretStr("")
+
+
+class TlsConfig(_Section):
+    """Certificates, as paths of PEM files. Verification stays on unless it is switched off."""
+
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    insecure_skip_verify: bool = False
+
+
+class HttpConfig(_Section):
+    """Alertmanager's names. Redirects are never followed: they would carry the credentials."""
+
+    authorization: Authorization | None = None
+    basic_auth: BasicAuth | None = None
+    bearer_token: SecretStr | None = None
+    tls_config: TlsConfig = TlsConfig()
+    proxy_url: SecretStr | None = None
+
+    @model_validator(mode="after")
+    def _one_identity(self) -> Self:
+        given = [self.authorization, self.basic_auth, self.bearer_token]
+        if sum(one is not None for one in given) > 1:
+            raise ValueError("give at most one of authorization, basic_auth and bearer_token")
+        return self
+
+
+class _Identity(requests.auth.AuthBase):
+    # As an auth object, so that requests does not look for another identity in ~/.netrc.
+    def __init__(self, header: str) -> None:
+        self._header = header
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        if self._header:
+            request.headers["Authorization"] = self._header
+        return request
+
+
+def open_session(config: HttpConfig) -> requests.Session:
+    """A session that does what the configuration says and nothing that the environment says."""
+    session = requests.Session()
+    session.trust_env = False
+    if config.basic_auth is not None:
+        name, password = config.basic_auth.username, config.basic_auth.password
+        pair = f"{name}:{password.get_secret_value()}".encode()
+        session.auth = _Identity(f"Basic {base64.b64encode(pair).decode()}")
+    elif config.authorization is not None:
+        scheme, secret = config.authorization.type, config.authorization.credentials
+        session.auth = _Identity(f"{scheme} {secret.get_secret_value()}")
+    elif config.bearer_token is not None:
+        session.auth = _Identity(f"Bearer {config.bearer_token.get_secret_value()}")
+    tls = config.tls_config
+    session.verify = False if tls.insecure_skip_verify else (tls.ca_file or True)
+    if tls.cert_file:
+        session.cert = (tls.cert_file, tls.key_file) if tls.key_file else tls.cert_file
+    if config.proxy_url is not None:
+        proxy = config.proxy_url.get_secret_value()
+        session.proxies = {"http": proxy, "https": proxy}
+    return session

@@ -1,0 +1,214 @@
+"""One integration's thread: takes due rows from the outbox and sends them, one at a time."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from notifiers.backoff import Backoff
+from notifiers.outbox import Outbox
+from notifiers.receivers.receiver import SendError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from notifiers.outbox import Entry
+    from notifiers.receivers.receiver import Target
+
+logger = logging.getLogger(__name__)
+
+IDLE_SECONDS = 60.0
+STORAGE_RETRY_SECONDS = 1.0
+
+
+def unix_ms() -> int:
+    """The wall clock: rows outlive the process, so a monotonic one would not do."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SendOptions:
+    """How a worker waits, and by which clock (unix milliseconds)."""
+
+    backoff: Backoff = field(default_factory=Backoff)
+    clock: Callable[[], int] = unix_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Integration:
+    """Where rows with `key` go. `kind` and `receiver` label the metrics.
+
+    `timeout_seconds` bounds one attempt; a row that is older than `max_retry_age_seconds` when
+    an attempt fails is given up.
+    """
+
+    key: str
+    receiver: str
+    kind: str
+    target: Target
+    send_resolved: bool = True
+    timeout_seconds: float = 10.0
+    max_retry_age_seconds: float = 86_400.0
+
+
+class Counters:
+    """What an integration has done since start. Written by one thread, read by others."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.failed: dict[str, int] = {"rejected": 0, "expired": 0}
+        self.retries: dict[str, int] = {}
+
+
+class Worker:
+    """Sends an integration's rows. `step` does one thing; `start` runs steps in a thread.
+
+    Two clocks hold it back after a failure: the row's own (more with each of its attempts) and
+    the integration's (more with each failure in a row), so that a dead receiver is asked rarely
+    however many rows wait, and one bad row does not hold up the others.
+    """
+
+    def __init__(self, integration: Integration, state_path: str, options: SendOptions) -> None:
+        self.integration = integration
+        self.counters = Counters()
+        self._path = state_path
+        self._options = options
+        self._failures_in_a_row = 0
+        self._resume_at_ms = 0
+        self._stopping = False
+        self._condition = threading.Condition()
+        self._woken = False
+        self._thread = threading.Thread(
+            target=self._run, name=f"notify {integration.key}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Run in a thread of its own."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There may be something new in the outbox."""
+        with self._condition:
+            self._woken = True
+            self._condition.notify_all()
+
+    def ask_to_stop(self) -> None:
+        """Send nothing more; what is under way may end."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify_all()
+
+    def join(self, timeout_seconds: float) -> bool:
+        """Wait for the thread; False when it is still sending."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
+
+    def step(self, outbox: Outbox) -> float:
+        """Send the next due row, if any. Returns for how many seconds there is nothing to do."""
+        now_ms = self._options.clock()
+        if now_ms < self._resume_at_ms:
+            return (self._resume_at_ms - now_ms) / 1000
+        entry = outbox.due(self.integration.key, now_ms)
+        if entry is None:
+            due_ms = outbox.next_due_ms(self.integration.key)
+            if due_ms is None:
+                return IDLE_SECONDS
+            # A row that is due but waits for an earlier one has that one's time.
+            return min(IDLE_SECONDS, max(0.05, (due_ms - now_ms) / 1000))
+        self._attempt(outbox, entry)
+        return 0.0
+
+    def _attempt(self, outbox: Outbox, entry: Entry) -> None:
+        try:
+            self._send(entry)
+        except SendError as error:
+            self._refused(outbox, entry, error)
+            return
+        self._failures_in_a_row = 0
+        self.counters.sent += 1
+        self._insist(lambda: outbox.delivered(entry, self._options.clock()))
+
+    def _send(self, entry: Entry) -> None:
+        try:
+            self.integration.target.send(entry.notification(), self.integration.timeout_seconds)
+        except SendError:
+            raise
+        except Exception as error:
+            # A fault in a receiver (perhaps a third party's) must not end the thread. Its text
+            # may hold a secret, so only its type is told.
+            raise SendError("internal", f"internal error: {type(error).__name__}") from error
+
+    def _refused(self, outbox: Outbox, entry: Entry, error: SendError) -> None:
+        now_ms = self._options.clock()
+        where = f"{entry.receiver}/{self.integration.kind} ({self.integration.target.label})"
+        too_old = now_ms - entry.created_at_ms >= self.integration.max_retry_age_seconds * 1000
+        if error.permanent or too_old:
+            reason = "rejected" if error.permanent else "expired"
+            logger.error("notification %s to %s given up: %s", entry.id, where, error)
+            detail = f"{error.reason}: {error}"
+            self._insist(lambda: self._count_failed(outbox, entry, reason, detail, now_ms))
+            if error.permanent:
+                return
+        self._failures_in_a_row += 1
+        pause_ms = self._options.backoff.delay_ms(self._failures_in_a_row)
+        row_ms = self._options.backoff.delay_ms(entry.attempts + 1)
+        if error.retry_after_seconds is not None:
+            pause_ms = max(pause_ms, round(error.retry_after_seconds * 1000))
+        self._resume_at_ms = now_ms + pause_ms
+        if too_old:
+            return
+        self.counters.retries[error.reason] = self.counters.retries.get(error.reason, 0) + 1
+        if self._failures_in_a_row == 1:
+            logger.warning("notification %s to %s not taken yet: %s", entry.id, where, error)
+        next_ms = now_ms + max(row_ms, pause_ms)
+        self._insist(lambda: outbox.retry(entry, next_ms, error.reason, str(error)))
+
+    def _count_failed(
+        self, outbox: Outbox, entry: Entry, reason: str, detail: str, now_ms: int
+    ) -> None:
+        rows = outbox.fail(entry, reason, detail, now_ms)
+        failed = self.counters.failed
+        failed[reason] = failed.get(reason, 0) + 1
+        if rows > 1:
+            failed["firing_not_delivered"] = failed.get("firing_not_delivered", 0) + rows - 1
+
+    def _insist(self, write: Callable[[], object]) -> None:
+        """Write an outcome, again and again if the disk is full: else it would be sent twice."""
+        while True:
+            try:
+                write()
+            except sqlite3.Error as error:
+                logger.warning("the outbox cannot be written, trying again: %s", error)
+            else:
+                return
+            with self._condition:
+                if self._stopping:
+                    return
+                self._condition.wait(STORAGE_RETRY_SECONDS)
+
+    def _run(self) -> None:
+        outbox: Outbox | None = None
+        while self._go_on():
+            try:
+                outbox = outbox or Outbox(self._path)
+                seconds = self.step(outbox)
+            except sqlite3.Error as error:
+                logger.warning("the outbox cannot be read, trying again: %s", error)
+                seconds = STORAGE_RETRY_SECONDS
+            self._rest(seconds)
+        if outbox is not None:
+            outbox.close()
+
+    def _go_on(self) -> bool:
+        with self._condition:
+            self._woken = False
+            return not self._stopping
+
+    def _rest(self, seconds: float) -> None:
+        with self._condition:
+            self._condition.wait_for(lambda: self._stopping or self._woken, seconds)

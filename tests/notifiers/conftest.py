@@ -1,0 +1,219 @@
+"""Alerts, a real HTTP server that does as it is told, and deliveries over a real state.db."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from engine.alerts.alert import Alert, AlertState
+from engine.config.model import Config, IntegrationConfig, ReceiverConfig
+from engine.labels import Labels
+from notifiers.backoff import Backoff
+from notifiers.delivery import OutboxDelivery
+from notifiers.integrations import integrations
+from notifiers.outbox import Outbox
+from notifiers.pipeline import Pipeline
+from notifiers.worker import SendOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from notifiers.outbox import State
+
+PATIENCE = 60.0
+Reply = Callable[[BaseHTTPRequestHandler], None]
+
+
+def firing(name: str = "TcpRetransmitSpike", **labels: str) -> Alert:
+    return Alert(
+        labels=Labels({"alertname": name, "task_id": "torchrun:job42", "node": "n1", **labels}),
+        annotations={"summary": "Many retransmits", "runbook_url": "https://example.com/tcp"},
+        state=AlertState.FIRING,
+        value=12.5,
+        active_at_ms=1_700_000_000_000,
+        fired_at_ms=1_700_000_060_000,
+        evidence=(
+            {
+                "rank": "0", "pid": 7, "comm": "python", "src": "10.0.0.1", "sport": 5000,
+                "dst": "10.0.0.2", "dport": 6000, "retransmits": 12,
+            },
+        ),
+        generator_url="http://127.0.0.1:9466/graph",
+    )  # fmt: skip
+
+
+def resolved(alert: Alert) -> Alert:
+    return Alert(
+        labels=alert.labels,
+        annotations=alert.annotations,
+        state=AlertState.RESOLVED,
+        value=alert.value,
+        active_at_ms=alert.active_at_ms,
+        fired_at_ms=alert.fired_at_ms,
+        resolved_at_ms=1_700_000_120_000,
+        evidence=alert.evidence,
+    )
+
+
+def status(code: int, **headers: str) -> Reply:
+    """A reply with a status and nothing else; `Retry_After` becomes `Retry-After`."""
+
+    def reply(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(code)
+        for name, value in headers.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    return reply
+
+
+@dataclass
+class Hook:
+    """A webhook: `received` (header, body) in order; `replies` are used up, then it takes all."""
+
+    url: str
+    received: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    always: Reply = field(default_factory=lambda: status(200))
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def wait_for(self, count: int) -> list[tuple[dict[str, str], bytes]]:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.received) >= count, PATIENCE)
+            return list(self.received)
+
+    def ids(self) -> list[str]:
+        return [headers["Idempotency-Key"] for headers, _ in self.received]
+
+
+@pytest.fixture
+def make_hook() -> Iterator[Callable[[], Hook]]:
+    servers = []
+
+    def make() -> Hook:
+        hook = Hook("")
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                with hook.changed:
+                    hook.received.append((dict(self.headers.items()), body))
+                    reply = hook.replies.pop(0) if hook.replies else hook.always
+                    hook.changed.notify_all()
+                reply(self)
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        hook.url = f"http://127.0.0.1:{server.server_address[1]}/hook"
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        servers.append(server)
+        return hook
+
+    yield make
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def hook(make_hook: Callable[[], Hook]) -> Hook:
+    return make_hook()
+
+
+def configured(**receivers: list[tuple[str, dict[str, Any]]]) -> Config:
+    """A configuration by hand: receiver name to (kind, settings) pairs; all receivers are told."""
+    return Config(
+        receivers=tuple(
+            ReceiverConfig(
+                name=name,
+                integrations=tuple(
+                    IntegrationConfig(kind=kind, settings=own) for kind, own in ways
+                ),
+            )
+            for name, ways in receivers.items()
+        )
+    )
+
+
+@dataclass
+class Agent:
+    """A delivery and the database it shares with the alert state."""
+
+    delivery: OutboxDelivery
+    path: str
+
+    def fire(self, *alerts: Alert) -> None:
+        connection = sqlite3.connect(self.path, timeout=30)
+        with connection:
+            self.delivery.enqueue(connection, alerts)
+        connection.close()
+        self.delivery.wake()
+
+    def rows(self, state: State) -> list[tuple[str, str, str]]:
+        """(receiver, status, reason) of the rows in a state."""
+        outbox = Outbox(self.path)
+        entries = outbox.entries(state)
+        outbox.close()
+        return [(entry.receiver, entry.status, entry.reason) for entry in entries]
+
+    def settle(self, state: State, count: int) -> list[tuple[str, str, str]]:
+        """Wait until so many rows are in a state."""
+        for _ in range(int(PATIENCE / 0.02)):
+            rows = self.rows(state)
+            if len(rows) >= count:
+                return rows
+            time.sleep(0.02)
+        raise AssertionError(f"{self.rows('pending')=} {self.rows('failed')=}")
+
+    def sample(self, name: str, **labels: str) -> float:
+        return sum(
+            value
+            for own, pairs, _, value in self.delivery.samples()
+            if own == name and labels.items() <= dict(pairs).items()
+        )
+
+
+@pytest.fixture
+def make_agent(tmp_path: Path) -> Iterator[Callable[..., Agent]]:
+    """`make_agent(config)`: a started delivery that is quick to try again."""
+    agents: list[Agent] = []
+
+    def make(config: Config, *, start: bool = True, name: str = "state.db") -> Agent:
+        path = str(tmp_path / name)
+        options = SendOptions(Backoff(base_seconds=0.01, cap_seconds=0.05))
+        pipeline = Pipeline(tuple(receiver.name for receiver in config.receivers))
+        delivery = OutboxDelivery(integrations(config), pipeline, path, options)
+        agents.append(Agent(delivery, path))
+        if start:
+            delivery.start()
+        return agents[-1]
+
+    yield make
+    for agent in agents:
+        agent.delivery.stop(PATIENCE)
+
+
+@pytest.fixture
+def support() -> Any:
+    """The helpers of this module, for tests (which cannot import a conftest)."""
+
+    class Support:
+        PATIENCE = PATIENCE
+        firing = staticmethod(firing)
+        resolved = staticmethod(resolved)
+        status = staticmethod(status)
+        configured = staticmethod(configured)
+
+    return Support
