@@ -25,7 +25,8 @@ class Alert:
     """One alert of one rule. Times are unix milliseconds; a time not reached yet is None.
 
     `labels` include `alertname` and are the identity. `value` is that of the last evaluation in
-    which the expression held. `evidence` is never part of the identity.
+    which the expression held. `last_evaluation_ms` is the last evaluation in which it was pending
+    or firing. `evidence` is never part of the identity.
     """
 
     labels: Labels
@@ -40,3 +41,4 @@ class Alert:
     generator_url: str = ""
     rule_file: str = ""
     group: str = ""
+    keep_firing_since_ms: int | None = None

@@ -1,0 +1,175 @@
+"""The alert state machine of one rule: a pure step from one evaluation to the next.
+
+It follows Prometheus 3 (rules/alerting.go, `AlertingRule.Eval`): inactive, pending, firing, and
+resolved for fifteen minutes after. Live evaluation and replay call the same `step`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from engine.alerts.alert import Alert, AlertState
+from engine.labels import METRIC_NAME, Labels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from engine.alerts.templates import AlertTemplates
+    from rules.model import AlertingRule
+
+ALERTS = "ALERTS"
+ALERTS_FOR_STATE = "ALERTS_FOR_STATE"
+ALERT_NAME = "alertname"
+ALERT_STATE = "alertstate"
+# How long the API still shows a resolved alert, and an Alertmanager is told of it.
+RESOLVED_RETENTION_MS = 15 * 60 * 1000
+
+AlertTable: TypeAlias = "Mapping[Labels, Alert]"
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One element of the expression's result; `labels` include `__name__` if it has one."""
+
+    labels: Labels
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class AlertContext:
+    """A rule with what its alerts need to know of their place. `limit` 0: none."""
+
+    rule: AlertingRule
+    templates: AlertTemplates
+    file: str = ""
+    group: str = ""
+    limit: int = 0
+    generator_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one evaluation did.
+
+    `alerts`: the table afterwards, by labels. `transitions`: those that just fired or resolved.
+    `samples`: the values of `ALERTS` and `ALERTS_FOR_STATE`. `error`: "" or why the rule failed;
+    then there are no transitions and no samples.
+    """
+
+    alerts: AlertTable
+    transitions: tuple[Alert, ...] = ()
+    samples: dict[Labels, float] = field(default_factory=dict)
+    error: str = ""
+
+
+def step(
+    context: AlertContext, alerts: AlertTable, time_ms: int, elements: Sequence[Element]
+) -> Step:
+    """The evaluation at `time_ms`, whose expression gave `elements`, applied to `alerts`."""
+    found = _instances(context, time_ms, elements)
+    if isinstance(found, str):
+        return Step(alerts, error=found)
+    after: dict[Labels, Alert] = {}
+    for labels, old in alerts.items():
+        moved = _next(context.rule, old, found.pop(labels, None), time_ms)
+        if moved is not None:
+            after[labels] = moved
+    for labels, new in found.items():
+        after[labels] = _fire_if_due(context.rule, new, time_ms)
+    active = [alert for alert in after.values() if is_active(alert)]
+    if 0 < context.limit < len(active):
+        return Step({}, error=f"exceeded limit of {context.limit} with {len(active)} alerts")
+    return Step(after, _transitions(after.values(), time_ms), _samples(active))
+
+
+def is_active(alert: Alert) -> bool:
+    """Pending or firing."""
+    return alert.state is not AlertState.RESOLVED
+
+
+def _instances(
+    context: AlertContext, time_ms: int, elements: Sequence[Element]
+) -> dict[Labels, Alert] | str:
+    """A fresh pending alert per element, or why there cannot be one for each."""
+    found: dict[Labels, Alert] = {}
+    for element in elements:
+        labels = context.templates.labels(element)
+        if labels in found:
+            return (
+                "vector contains metrics with the same labelset after applying alert labels: "
+                f"{labels}"
+            )
+        found[labels] = Alert(
+            labels=labels,
+            annotations=context.templates.annotations(element),
+            state=AlertState.PENDING,
+            value=element.value,
+            active_at_ms=time_ms,
+            last_evaluation_ms=time_ms,
+            generator_url=context.generator_url,
+            rule_file=context.file,
+            group=context.group,
+        )
+    return found
+
+
+def _next(rule: AlertingRule, old: Alert, new: Alert | None, time_ms: int) -> Alert | None:
+    """What becomes of an alert that was in the table; None: forgotten."""
+    if new is not None:
+        if old.state is AlertState.RESOLVED:
+            return _fire_if_due(rule, new, time_ms)
+        held = replace(
+            old,
+            value=new.value,
+            annotations=new.annotations,
+            last_evaluation_ms=time_ms,
+            keep_firing_since_ms=None,
+        )
+        return _fire_if_due(rule, held, time_ms)
+    if old.state is AlertState.PENDING:
+        return None
+    if old.state is AlertState.RESOLVED:
+        resolved_at = old.resolved_at_ms if old.resolved_at_ms is not None else time_ms
+        return None if time_ms - resolved_at > RESOLVED_RETENTION_MS else old
+    since = time_ms if old.keep_firing_since_ms is None else old.keep_firing_since_ms
+    if time_ms - since < rule.keep_firing_for_ms:
+        return replace(old, keep_firing_since_ms=since, last_evaluation_ms=time_ms)
+    return replace(old, state=AlertState.RESOLVED, resolved_at_ms=time_ms)
+
+
+def _fire_if_due(rule: AlertingRule, alert: Alert, time_ms: int) -> Alert:
+    if alert.state is AlertState.PENDING and time_ms - alert.active_at_ms >= rule.for_ms:
+        return replace(alert, state=AlertState.FIRING, fired_at_ms=time_ms)
+    return alert
+
+
+def _transitions(alerts: Iterable[Alert], time_ms: int) -> tuple[Alert, ...]:
+    """Those that fired or resolved at `time_ms`, resolutions first, then by labels."""
+    changed = [
+        alert
+        for alert in alerts
+        if (alert.state is AlertState.FIRING and alert.fired_at_ms == time_ms)
+        or (alert.state is AlertState.RESOLVED and alert.resolved_at_ms == time_ms)
+    ]
+    return tuple(sorted(changed, key=lambda alert: (is_active(alert), alert.labels)))
+
+
+def _samples(active: Iterable[Alert]) -> dict[Labels, float]:
+    samples: dict[Labels, float] = {}
+    for alert in active:
+        samples[_alerts_labels(alert.labels, alert.state.value)] = 1.0
+        # Prometheus stores whole seconds.
+        samples[_for_state_labels(alert.labels)] = float(alert.active_at_ms // 1000)
+    return samples
+
+
+@lru_cache(maxsize=4096)
+def _alerts_labels(labels: Labels, state: str) -> Labels:
+    return labels.merged({METRIC_NAME: ALERTS, ALERT_STATE: state})
+
+
+@lru_cache(maxsize=4096)
+def _for_state_labels(labels: Labels) -> Labels:
+    return labels.merged({METRIC_NAME: ALERTS_FOR_STATE})

@@ -1,0 +1,231 @@
+"""A dry-run: rules over recorded data, with the outcome that the live agent had or would have had.
+
+The same rule runners as live, fed whole axes of times where the rules allow it. Time is cut into
+chunks so that memory does not grow with the length of the recording.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.alerts.alert import AlertState
+from engine.pipeline.timeline import EvaluationLog, timeline
+from engine.rulegroup.dependencies import components, read_by_others
+from engine.rulegroup.options import GroupOptions
+from engine.rulegroup.overlay import Overlay
+from engine.rulegroup.runner import RuleRunner, evidence_of, settle_departed
+from engine.rulegroup.state import RuleState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from engine.alerts.alert import Alert
+    from engine.dataset import Dataset
+    from engine.pipeline.timeline import Timeline
+    from engine.rulegroup.dependencies import Component
+    from engine.rulegroup.output import RuleOutput
+    from engine.series import Int64Array
+    from rules.model import Group, RuleFile
+
+CHUNK_MS = 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRule:
+    """A rule that failed `count` times, for the first time at `first_ms`."""
+
+    file: str
+    group: str
+    rule: str
+    message: str
+    first_ms: int
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """`alerts`: every one that fired, by time and labels, each as it stood in the end.
+
+    `evaluations` counts rules times evaluation times. `series`: of the data.
+    """
+
+    start_ms: int
+    end_ms: int
+    series: int
+    evaluations: int
+    alerts: tuple[Alert, ...]
+    failures: tuple[FailedRule, ...] = ()
+    notices: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    template_errors: int = 0
+
+
+def replay(
+    files: Sequence[RuleFile],
+    dataset: Dataset,
+    start_ms: int | None = None,
+    end_ms: int | None = None,
+    options: GroupOptions | None = None,
+    *,
+    fill: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> ReplayResult:
+    """Evaluate every rule at every time in [start, end] (default: all of the data).
+
+    Of a recording only the times are evaluated that were evaluated live; `fill` evaluates
+    the skipped ones too. `progress` hears the share that is done, 0 to 1.
+    """
+    first = dataset.start_ms if start_ms is None else start_ms
+    last = dataset.end_ms if end_ms is None else end_ms
+    run = _Run(files, dataset, first, last, options or GroupOptions(), fill=fill)
+    edges = run.edges()
+    for index, (from_ms, to_ms) in enumerate(zip(edges, edges[1:], strict=False)):
+        run.chunk(from_ms, to_ms)
+        if progress is not None:
+            progress((index + 1) / (len(edges) - 1))
+    return run.result()
+
+
+@dataclass(slots=True)
+class _Planned:
+    """A rule with when and as part of what it runs."""
+
+    runner: RuleRunner
+    timeline: Timeline
+    is_read: bool = False
+
+
+@dataclass(slots=True)
+class _History:
+    """What has happened so far."""
+
+    alerts: list[Alert] = field(default_factory=list)
+    failures: dict[tuple[str, str, str, str], FailedRule] = field(default_factory=dict)
+    warnings: dict[str, None] = field(default_factory=dict)
+    evaluations: int = 0
+
+
+class _Run:
+    """One replay in progress."""
+
+    def __init__(
+        self,
+        files: Sequence[RuleFile],
+        dataset: Dataset,
+        start_ms: int,
+        end_ms: int,
+        options: GroupOptions,
+        *,
+        fill: bool,
+    ) -> None:
+        self._dataset = dataset
+        self._start_ms, self._end_ms = start_ms, end_ms
+        self._options = options
+        log = dataset if isinstance(dataset, EvaluationLog) and not fill else None
+        self._planned: list[_Planned] = []
+        for group in (group for file in files for group in file.groups):
+            when = timeline(group, options, start_ms, end_ms, log)
+            self._planned += [
+                _Planned(RuleRunner(rule, group, options, RuleState()), when)
+                for rule in group.rules
+            ]
+        rules = [planned.runner.rule for planned in self._planned]
+        offsets = [planned.runner.offset_ms for planned in self._planned]
+        self._components = components(list(zip(rules, offsets, strict=True)))
+        for planned, read in zip(self._planned, read_by_others(rules), strict=True):
+            planned.is_read = read
+        self._overlay = Overlay(dataset, rules, start_ms - max(offsets, default=0))
+        self._history = _History()
+
+    def edges(self) -> list[int]:
+        """Where time is cut: each chunk's start, and the end."""
+        cuts = set(range(self._start_ms, self._end_ms + 1, CHUNK_MS))
+        for planned in self._planned:
+            cuts |= planned.timeline.resets_ms
+        return [*sorted(cuts), self._end_ms + 1]
+
+    def chunk(self, from_ms: int, to_ms: int) -> None:
+        """All rules over from <= t < to."""
+        for planned in self._planned:
+            self._reset(planned, from_ms)
+        for component in self._components:
+            if component.stepwise:
+                self._step_by_step(component, from_ms, to_ms)
+            else:
+                self._at_once(self._planned[component.members[0]], from_ms, to_ms)
+
+    def result(self) -> ReplayResult:
+        """Everything, with what is still firing."""
+        for planned in self._planned:
+            firing = planned.runner.state.alerts.values()
+            self._keep(planned, [own for own in firing if own.state is AlertState.FIRING])
+        contexts = [planned.runner.context for planned in self._planned]
+        return ReplayResult(
+            start_ms=self._start_ms,
+            end_ms=self._end_ms,
+            series=self._dataset.series_count,
+            evaluations=self._history.evaluations,
+            alerts=tuple(
+                sorted(self._history.alerts, key=lambda own: (own.fired_at_ms or 0, own.labels))
+            ),
+            failures=tuple(self._history.failures.values()),
+            notices=tuple(self._dataset.notices),
+            warnings=tuple(self._history.warnings),
+            template_errors=sum(
+                context.templates.errors_total for context in contexts if context is not None
+            ),
+        )
+
+    def _reset(self, planned: _Planned, from_ms: int) -> None:
+        """Begin a rule's state anew where the agent did, too long an outage behind it."""
+        if from_ms not in planned.timeline.resets_ms:
+            return
+        gone = planned.runner.state.alerts.values()
+        departed = [own for own in gone if own.state is AlertState.FIRING]
+        self._keep(planned, settle_departed(departed, from_ms))
+        planned.runner.state = RuleState()
+
+    def _at_once(self, planned: _Planned, from_ms: int, to_ms: int) -> None:
+        self._evaluate(planned, planned.timeline.between(from_ms, to_ms))
+
+    def _step_by_step(self, component: Component, from_ms: int, to_ms: int) -> None:
+        members = [self._planned[index] for index in component.members]
+        times = [set(own.timeline.between(from_ms, to_ms).tolist()) for own in members]
+        self._overlay.fetch_until(to_ms)
+        for time_ms in sorted(set().union(*times)):
+            now = np.array([time_ms], dtype=np.int64)
+            for planned, own in zip(members, times, strict=True):
+                if time_ms in own:
+                    self._evaluate(planned, now)
+        self._overlay.fetch_until(None)
+
+    def _evaluate(self, planned: _Planned, times_ms: Int64Array) -> None:
+        output = planned.runner.run(times_ms, self._overlay)
+        if planned.is_read:
+            self._overlay.append(output.series)
+        resolved = [own for own in output.transitions if own.state is AlertState.RESOLVED]
+        self._keep(planned, resolved + output.cleared)
+        self._count(planned.runner.group, output)
+
+    def _keep(self, planned: _Planned, alerts: Sequence[Alert]) -> None:
+        """Alerts that are over, or as they stand at the end, with their last evidence."""
+        if not alerts:
+            return
+        collect = evidence_of(planned.runner.rule, self._overlay, self._dataset)
+        self._history.alerts += [replace(own, evidence=collect(own)) for own in alerts]
+
+    def _count(self, group: Group, output: RuleOutput) -> None:
+        history = self._history
+        history.evaluations += output.evaluations
+        history.warnings.update(output.warnings)
+        for failure in output.failures:
+            key = (group.file, group.name, failure.rule, failure.message)
+            before = history.failures.get(key)
+            history.failures[key] = (
+                FailedRule(*key, first_ms=failure.time_ms)
+                if before is None
+                else replace(before, count=before.count + 1)
+            )

@@ -1,0 +1,1 @@
+"""Groups of rules: one evaluation of them, and what it leaves behind."""

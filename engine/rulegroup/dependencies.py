@@ -1,0 +1,180 @@
+"""Which rules read what which others write, and so in which order and how a replay runs them.
+
+A rule that reads only data and the output of earlier rules is evaluated over a whole axis at once.
+Rules that read their own or a later rule's output form a component that goes step by step.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING
+
+from engine.alerts.machine import ALERT_NAME, ALERTS, ALERTS_FOR_STATE
+from engine.labels import METRIC_NAME
+from rules.model import AlertingRule
+from rules.promql.walk import selectors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rules.model import Rule
+    from rules.promql.ast import VectorSelector
+
+# A template that queries may read anything.
+_QUERY_IN_TEMPLATE = re.compile(r"\{\{[^}]*\bquery\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Rules, by position, that are evaluated together; `stepwise`: one time after another."""
+
+    members: tuple[int, ...]
+    stepwise: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What a rule reads: metric names, alert names of `ALERTS` series, or anything at all."""
+
+    names: frozenset[str] = frozenset()
+    alerts: frozenset[str] = frozenset()
+    anything: bool = False
+
+    def touches(self, rule: Rule) -> bool:
+        """Whether it may read what `rule` writes."""
+        if self.anything:
+            return True
+        if isinstance(rule, AlertingRule):
+            return bool({ALERTS, ALERTS_FOR_STATE} & self.names) or rule.name in self.alerts
+        return rule.name in self.names
+
+
+def reads_of(rule: Rule) -> Reads:
+    """What the rule's expression (and its templates' queries) can read."""
+    names, alerts = set(), set()
+    for selector in selectors(rule.expression.tree):
+        name = _fixed(selector, METRIC_NAME)
+        if name is None:
+            return Reads(anything=True)
+        alert = _fixed(selector, ALERT_NAME)
+        if name in {ALERTS, ALERTS_FOR_STATE} and alert is not None:
+            alerts.add(alert)
+        else:
+            names.add(name)
+    if isinstance(rule, AlertingRule):
+        texts = [*rule.labels.values(), *rule.annotations.values()]
+        if any(_QUERY_IN_TEMPLATE.search(text) for text in texts):
+            return Reads(anything=True)
+    return Reads(frozenset(names), frozenset(alerts))
+
+
+def components(rules: Sequence[tuple[Rule, int]]) -> tuple[Component, ...]:
+    """Rules as (rule, query offset in milliseconds), in order, cut into an order of evaluation.
+
+    A rule whose query looks back less far than a writer's would see, on an axis, what that
+    writer records only later: such a pair goes step by step too.
+    """
+    reads = [reads_of(rule) for rule, _ in rules]
+    follows: list[set[int]] = [set() for _ in rules]
+    cyclic = set()
+    by_name: dict[str, list[int]] = {}
+    alerting = [i for i, (rule, _) in enumerate(rules) if isinstance(rule, AlertingRule)]
+    for index, (rule, _) in enumerate(rules):
+        by_name.setdefault(rule.name, []).append(index)
+    for reader, wanted in enumerate(reads):
+        for writer in _writers(wanted, by_name, alerting, len(rules)):
+            if not wanted.touches(rules[writer][0]):
+                continue
+            follows[reader].add(writer)
+            if writer == reader:
+                cyclic.add(reader)
+            elif writer > reader or rules[writer][1] > rules[reader][1]:
+                follows[writer].add(reader)
+    return _condense(follows, cyclic)
+
+
+def _writers(
+    wanted: Reads, by_name: dict[str, list[int]], alerting: list[int], count: int
+) -> Iterable[int]:
+    """Candidates for what `wanted` touches, without looking at every pair of rules."""
+    if wanted.anything:
+        return range(count)
+    found = {index for name in wanted.names | wanted.alerts for index in by_name.get(name, ())}
+    if {ALERTS, ALERTS_FOR_STATE} & wanted.names:
+        found.update(alerting)
+    return sorted(found)
+
+
+def _fixed(selector: VectorSelector, label: str) -> str | None:
+    """The one value that a label can have in a selector; None if there is no such."""
+    for matcher in selector.matchers:
+        if matcher.label == label and matcher.op == "=" and matcher.value:
+            return matcher.value
+    return None
+
+
+def _condense(follows: list[set[int]], cyclic: set[int]) -> tuple[Component, ...]:
+    """Strongly connected components in an order in which each follows what it reads."""
+    component_of, groups = _strongly_connected(follows)
+    sorter: TopologicalSorter[int] = TopologicalSorter()
+    for number in sorted(range(len(groups)), key=lambda number: min(groups[number])):
+        before = {component_of[other] for own in groups[number] for other in follows[own]}
+        sorter.add(number, *sorted(before - {number}))
+    return tuple(
+        Component(
+            tuple(sorted(groups[number])),
+            stepwise=len(groups[number]) > 1 or groups[number][0] in cyclic,
+        )
+        for number in sorter.static_order()
+    )
+
+
+def _strongly_connected(follows: list[set[int]]) -> tuple[list[int], list[list[int]]]:
+    """Kosaraju's algorithm: each node's component number, and each component's nodes."""
+    finished: list[int] = []
+    seen: set[int] = set()
+    for root in range(len(follows)):
+        stack = [] if root in seen else [(root, iter(sorted(follows[root])))]
+        seen.add(root)
+        while stack:
+            node, rest = stack[-1]
+            unseen = next((other for other in rest if other not in seen), None)
+            if unseen is None:
+                finished.append(node)
+                stack.pop()
+            else:
+                seen.add(unseen)
+                stack.append((unseen, iter(sorted(follows[unseen]))))
+    followed: list[list[int]] = [[] for _ in follows]
+    for node, others in enumerate(follows):
+        for other in others:
+            followed[other].append(node)
+    component_of = [-1] * len(follows)
+    groups: list[list[int]] = []
+    for root in reversed(finished):
+        if component_of[root] >= 0:
+            continue
+        groups.append([])
+        pending = [root]
+        component_of[root] = len(groups) - 1
+        while pending:
+            node = pending.pop()
+            groups[-1].append(node)
+            for other in followed[node]:
+                if component_of[other] < 0:
+                    component_of[other] = len(groups) - 1
+                    pending.append(other)
+    return component_of, groups
+
+
+def read_by_others(rules: Sequence[Rule]) -> list[bool]:
+    """For each rule whether any rule, itself included, may read what it writes."""
+    reads = [reads_of(rule) for rule in rules]
+    everything = Reads(
+        frozenset().union(*(wanted.names for wanted in reads)),
+        frozenset().union(*(wanted.alerts for wanted in reads)),
+        any(wanted.anything for wanted in reads),
+    )
+    return [everything.touches(rule) for rule in rules]

@@ -1,0 +1,50 @@
+"""What every group of an engine shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from engine.promql.engine import Options, evaluate
+from engine.rulegroup.state import MAX_DOWN_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.promql.value import Axis, Result
+    from engine.series import Queryable
+    from rules.model import Group
+    from rules.promql.ast import Expr
+
+
+class Evaluate(Protocol):
+    """`engine.promql.engine.evaluate`, or a stand-in."""
+
+    def __call__(self, expr: Expr, axis: Axis, queryable: Queryable, options: Options) -> Result:
+        """The expression's value at every time of the axis. Raises EvaluationError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """The global settings. `query_offset_ms` and `interval_ms` hold where a group says nothing.
+
+    `external_labels` and `external_url` are what templates see. `max_down_ms`: after a longer
+    outage alert state starts anew.
+    """
+
+    interval_ms: int = 10_000
+    query_offset_ms: int = 0
+    external_labels: Mapping[str, str] = field(default_factory=dict)
+    external_url: str = ""
+    max_down_ms: int = MAX_DOWN_MS
+    engine: Options = field(default_factory=Options)
+    evaluate: Evaluate = evaluate
+
+    def interval_of(self, group: Group) -> int:
+        """The group's evaluation interval in milliseconds."""
+        return self.interval_ms if group.interval_ms is None else group.interval_ms
+
+    def offset_of(self, group: Group) -> int:
+        """The group's query offset in milliseconds."""
+        return self.query_offset_ms if group.query_offset_ms is None else group.query_offset_ms

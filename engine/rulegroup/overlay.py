@@ -1,0 +1,167 @@
+"""Data with what the rules of a replay write laid over it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.alerts.machine import ALERT_NAME, ALERTS, ALERTS_FOR_STATE
+from engine.matching import Selection, matcher_key
+from engine.series import Series
+from rules.model import AlertingRule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from engine.labels import Labels
+    from engine.series import Float64Array, Int64Array, Queryable
+    from rules.model import Rule
+    from rules.promql.ast import Matcher
+
+
+class Overlay:
+    """A Queryable over `base` that takes rule outputs and hides those recorded in `base`.
+
+    A recording holds what its rules wrote live. From `start_ms` on the replay's own outputs take
+    their place; what was recorded before stays visible, except `ALERTS`, whose state begins anew.
+    """
+
+    def __init__(self, base: Queryable, rules: Iterable[Rule], start_ms: int) -> None:
+        self._base = base
+        self._start_ms = start_ms
+        self._recorded = set()
+        self._alerts = set()
+        for rule in rules:
+            if isinstance(rule, AlertingRule):
+                self._alerts.add(rule.name)
+            else:
+                self._recorded.add(rule.name)
+        self._own: dict[Labels, _Column] = {}
+        self._by_name: dict[str, list[Labels]] = {}
+        self._fetched: dict[object, tuple[int, int, list[Series]]] = {}
+        self._horizon_ms: int | None = None
+
+    def fetch_until(self, end_ms: int | None) -> None:
+        """Read `base` as far as this time at once where many small steps are to come."""
+        self._fetched.clear()
+        self._horizon_ms = end_ms
+
+    def append_samples(
+        self, timestamp_ms: int, labels: Sequence[Labels], values: Float64Array
+    ) -> None:
+        """Samples of one time."""
+        stamps = np.full(1, timestamp_ms, dtype=np.int64)
+        for index, own in enumerate(labels):
+            self._column(own).extend(stamps, values[index : index + 1])
+
+    def append(self, series: Iterable[Series]) -> None:
+        """Samples of one rule over a stretch of time."""
+        for own in series:
+            self._column(own.labels).extend(own.timestamps_ms, own.values)
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
+        """See `engine.series.Queryable`."""
+        found = {series.labels: series for series in self._of_base(matchers, start_ms, end_ms)}
+        selection = Selection(matchers)
+        candidates = self._by_name.get(selection.name, ()) if selection.name else self._own
+        for labels in candidates:
+            if not selection.accepts(labels):
+                continue
+            own = self._own[labels].between(labels, start_ms, end_ms)
+            if own is None:
+                continue
+            before = found.get(labels)
+            found[labels] = own if before is None else _joined(before, own)
+        return [found[labels] for labels in sorted(found)]
+
+    def _column(self, labels: Labels) -> _Column:
+        column = self._own.get(labels)
+        if column is None:
+            column = self._own[labels] = _Column()
+            self._by_name.setdefault(labels.name, []).append(labels)
+        return column
+
+    def _of_base(
+        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int
+    ) -> Iterable[Series]:
+        for series in self._read(matchers, start_ms, end_ms):
+            name = series.labels.name
+            if name in self._recorded:
+                kept = _cut(series, start_ms, self._start_ms - 1)
+                if kept is not None:
+                    yield kept
+            elif (
+                name not in {ALERTS, ALERTS_FOR_STATE}
+                or series.labels.get(ALERT_NAME) not in self._alerts
+            ):
+                yield series
+
+    def _read(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
+        if self._horizon_ms is None or end_ms > self._horizon_ms:
+            return self._base.select(matchers, start_ms, end_ms)
+        key = matcher_key(matchers)
+        first, last, series = self._fetched.get(key, (0, -1, []))
+        if not first <= start_ms <= end_ms <= last:
+            first, last = start_ms, self._horizon_ms
+            series = self._base.select(matchers, first, last)
+            self._fetched[key] = (first, last, series)
+        cut = (_cut(own, start_ms, end_ms) for own in series)
+        return [own for own in cut if own is not None]
+
+
+class _Column:
+    """One series that grows at its end."""
+
+    __slots__ = ("_count", "_stamps", "_values")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._stamps: Int64Array = np.empty(16, dtype=np.int64)
+        self._values: Float64Array = np.empty(16, dtype=np.float64)
+
+    def extend(self, stamps: Int64Array, values: Float64Array) -> None:
+        """Append; a time that is not later than the newest is left out, as the store does."""
+        if self._count:
+            later = stamps > self._stamps[self._count - 1]
+            if not later.all():
+                stamps, values = stamps[later], values[later]
+        end = self._count + len(stamps)
+        if end > len(self._stamps):
+            self._resize(max(end, 2 * self._count))
+        self._stamps[self._count : end] = stamps
+        self._values[self._count : end] = values
+        self._count = end
+
+    def between(self, labels: Labels, start_ms: int, end_ms: int) -> Series | None:
+        stamps, values = self._stamps[: self._count], self._values[: self._count]
+        return _cut(Series(labels, stamps, values), start_ms, end_ms)
+
+    def _resize(self, size: int) -> None:
+        stamps = np.empty(size, dtype=np.int64)
+        values = np.empty(size, dtype=np.float64)
+        stamps[: self._count] = self._stamps[: self._count]
+        values[: self._count] = self._values[: self._count]
+        self._stamps, self._values = stamps, values
+
+
+def _cut(series: Series, start_ms: int, end_ms: int) -> Series | None:
+    """The part with start <= t <= end; None if there is none."""
+    stamps = series.timestamps_ms
+    first = int(np.searchsorted(stamps, start_ms, side="left"))
+    last = int(np.searchsorted(stamps, end_ms, side="right"))
+    if first >= last:
+        return None
+    if first == 0 and last == len(stamps):
+        return series
+    return Series(series.labels, stamps[first:last], series.values[first:last])
+
+
+def _joined(before: Series, after: Series) -> Series:
+    """Recorded history followed by the replay's own samples."""
+    kept = int(np.searchsorted(before.timestamps_ms, after.timestamps_ms[0], side="left"))
+    return Series(
+        before.labels,
+        np.concatenate((before.timestamps_ms[:kept], after.timestamps_ms)),
+        np.concatenate((before.values[:kept], after.values)),
+    )

@@ -1,0 +1,65 @@
+"""A rule's expression over an axis, in parts that each either have a result or failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.labels import Labels
+from engine.promql.engine import EvaluationError
+from engine.promql.value import Axis, Scalar, Vector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.rulegroup.options import GroupOptions
+    from engine.series import Int64Array, Queryable
+    from rules.promql.ast import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Consecutive evaluation times with their result, or one time and why it has none.
+
+    `times_ms`: int64[T], the evaluation times (the query ran `offset` earlier).
+    """
+
+    times_ms: Int64Array
+    rows: Vector | None
+    error: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def evaluate_parts(
+    expr: Expr, times_ms: Int64Array, offset_ms: int, queryable: Queryable, options: GroupOptions
+) -> Iterator[Part]:
+    """Evaluate at every time; where that fails, halve until the failing times stand alone.
+
+    A failure belongs to one time: an instant query before and after it would have succeeded.
+    """
+    if not len(times_ms):
+        return
+    step_ms = int(times_ms[1] - times_ms[0]) if len(times_ms) > 1 else 0
+    axis = Axis(times_ms - offset_ms, step_ms, rule=True)
+    try:
+        result = options.evaluate(expr, axis, queryable, options.engine)
+    except EvaluationError as error:
+        if len(times_ms) == 1:
+            yield Part(times_ms, None, str(error))
+            return
+        middle = len(times_ms) // 2
+        yield from evaluate_parts(expr, times_ms[:middle], offset_ms, queryable, options)
+        yield from evaluate_parts(expr, times_ms[middle:], offset_ms, queryable, options)
+        return
+    value = result.value
+    if isinstance(value, Scalar):
+        shape = (1, len(times_ms))
+        value = Vector((Labels(),), value.values.reshape(shape), np.ones(shape, dtype=np.bool_))
+    if isinstance(value, Vector):
+        yield Part(times_ms, value, warnings=result.warnings)
+        return
+    for index in range(len(times_ms)):
+        time = times_ms[index : index + 1]
+        yield Part(time, None, "rule result is not a vector or scalar")
