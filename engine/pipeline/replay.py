@@ -7,6 +7,7 @@ chunks so that memory does not grow with the length of the recording.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,7 +83,7 @@ def replay(
     last = dataset.end_ms if end_ms is None else end_ms
     run = _Run(files, dataset, first, last, options or GroupOptions(), fill=fill)
     edges = run.edges()
-    for index, (from_ms, to_ms) in enumerate(zip(edges, edges[1:], strict=False)):
+    for index, (from_ms, to_ms) in enumerate(pairwise(edges)):
         run.chunk(from_ms, to_ms)
         if progress is not None:
             progress((index + 1) / (len(edges) - 1))

@@ -17,7 +17,7 @@ from rules.model import AlertingRule
 from rules.promql.walk import selectors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rules.model import Rule
     from rules.promql.ast import VectorSelector
@@ -133,11 +133,28 @@ def _condense(follows: list[set[int]], cyclic: set[int]) -> tuple[Component, ...
 
 def _strongly_connected(follows: list[set[int]]) -> tuple[list[int], list[list[int]]]:
     """Kosaraju's algorithm: each node's component number, and each component's nodes."""
-    finished: list[int] = []
+    followed: list[set[int]] = [set() for _ in follows]
+    for node, others in enumerate(follows):
+        for other in others:
+            followed[other].add(node)
+    finished = [node for tree in _trees(follows, range(len(follows))) for node in tree]
+    groups = list(_trees(followed, reversed(finished)))
+    component_of = [-1] * len(follows)
+    for number, group in enumerate(groups):
+        for node in group:
+            component_of[node] = number
+    return component_of, groups
+
+
+def _trees(edges: list[set[int]], roots: Iterable[int]) -> Iterator[list[int]]:
+    """Depth first from each root: the nodes not met before, in the order they are finished."""
     seen: set[int] = set()
-    for root in range(len(follows)):
-        stack = [] if root in seen else [(root, iter(sorted(follows[root])))]
+    for root in roots:
+        if root in seen:
+            continue
         seen.add(root)
+        finished: list[int] = []
+        stack = [(root, iter(sorted(edges[root])))]
         while stack:
             node, rest = stack[-1]
             unseen = next((other for other in rest if other not in seen), None)
@@ -146,27 +163,8 @@ def _strongly_connected(follows: list[set[int]]) -> tuple[list[int], list[list[i
                 stack.pop()
             else:
                 seen.add(unseen)
-                stack.append((unseen, iter(sorted(follows[unseen]))))
-    followed: list[list[int]] = [[] for _ in follows]
-    for node, others in enumerate(follows):
-        for other in others:
-            followed[other].append(node)
-    component_of = [-1] * len(follows)
-    groups: list[list[int]] = []
-    for root in reversed(finished):
-        if component_of[root] >= 0:
-            continue
-        groups.append([])
-        pending = [root]
-        component_of[root] = len(groups) - 1
-        while pending:
-            node = pending.pop()
-            groups[-1].append(node)
-            for other in followed[node]:
-                if component_of[other] < 0:
-                    component_of[other] = len(groups) - 1
-                    pending.append(other)
-    return component_of, groups
+                stack.append((unseen, iter(sorted(edges[unseen]))))
+        yield finished
 
 
 def read_by_others(rules: Sequence[Rule]) -> list[bool]:

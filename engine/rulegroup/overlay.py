@@ -82,9 +82,7 @@ class Overlay:
             self._by_name.setdefault(labels.name, []).append(labels)
         return column
 
-    def _of_base(
-        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int
-    ) -> Iterable[Series]:
+    def _of_base(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> Iterable[Series]:
         for series in self._read(matchers, start_ms, end_ms):
             name = series.labels.name
             if name in self._recorded:

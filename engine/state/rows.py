@@ -1,0 +1,83 @@
+"""Group state as rows of state.db, and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from engine.alerts.alert import Alert, AlertState
+from engine.labels import Labels
+from engine.rulegroup.state import GroupState, RuleKey, RuleState
+
+if TYPE_CHECKING:
+    import sqlite3
+
+VERSION = 1
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS alert_schema (id INTEGER PRIMARY KEY, version INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS rule_group (
+  file TEXT NOT NULL, name TEXT NOT NULL, last_evaluation_ms INTEGER,
+  PRIMARY KEY (file, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS rule_state (
+  file TEXT NOT NULL, group_name TEXT NOT NULL,
+  rule TEXT NOT NULL, rule_labels TEXT NOT NULL, ordinal INTEGER NOT NULL,
+  alerts TEXT NOT NULL, series TEXT NOT NULL,
+  PRIMARY KEY (file, group_name, rule, rule_labels, ordinal)
+) WITHOUT ROWID;
+"""
+
+
+def write_rule(
+    connection: sqlite3.Connection, file: str, group: str, key: RuleKey, state: RuleState
+) -> None:
+    """Insert or replace one rule's state."""
+    connection.execute(
+        "INSERT OR REPLACE INTO rule_state VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            file,
+            group,
+            key.name,
+            key.labels,
+            key.ordinal,
+            json.dumps([alert_to_json(alert) for alert in state.alerts.values()]),
+            json.dumps(sorted(labels.pairs for labels in state.series)),
+        ),
+    )
+
+
+def read_groups(connection: sqlite3.Connection) -> dict[tuple[str, str], GroupState]:
+    """Every saved group by (file, name)."""
+    rules: dict[tuple[str, str], dict[RuleKey, RuleState]] = {}
+    query = "SELECT file, group_name, rule, rule_labels, ordinal, alerts, series FROM rule_state"
+    for file, group, name, labels, ordinal, alerts, series in connection.execute(query):
+        table = [alert_from_json(row) for row in json.loads(alerts)]
+        rules.setdefault((file, group), {})[RuleKey(name, labels, ordinal)] = RuleState(
+            {alert.labels: alert for alert in table},
+            frozenset(Labels(map(tuple, pairs)) for pairs in json.loads(series)),
+        )
+    query = "SELECT file, name, last_evaluation_ms FROM rule_group"
+    return {
+        (file, group): GroupState(file, group, last, rules.get((file, group), {}))
+        for file, group, last in connection.execute(query)
+    }
+
+
+def alert_to_json(alert: Alert) -> dict[str, Any]:
+    """A JSON object; NaN and infinities in Python's spelling, which json reads back."""
+    return {
+        **asdict(alert),
+        "labels": alert.labels.pairs,
+        "state": alert.state.value,
+        "evidence": list(alert.evidence),
+    }
+
+
+def alert_from_json(row: dict[str, Any]) -> Alert:
+    """The alert that `alert_to_json` wrote."""
+    fields = dict(row)
+    fields["labels"] = Labels(map(tuple, fields["labels"]))
+    fields["state"] = AlertState(fields["state"])
+    fields["evidence"] = tuple(fields["evidence"])
+    return Alert(**fields)
