@@ -11,7 +11,6 @@ import pytest
 from engine.alerts.alert import AlertState
 from engine.dataset import MemoryDataset
 from engine.flush import Flush
-from engine.labels import Labels
 from engine.rulegroup.options import GroupOptions
 from engine.rulegroup.runner import GroupRunner
 from engine.series import STALE_NAN, Series, stale_mask
@@ -25,8 +24,11 @@ if TYPE_CHECKING:
 
     from engine.alerts.alert import Alert
     from engine.flush import TaskEvent
+    from engine.labels import Labels
     from engine.rulegroup.runner import GroupEvaluation
     from rules.model import Rule
+
+    RunLive = Callable[..., "Live"]
 
 SECOND = 1000
 NOWHERE = Span(0, 0)
@@ -184,7 +186,7 @@ class Live:
 
 
 @pytest.fixture(scope="session")
-def run_live() -> Callable[..., Live]:
+def run_live() -> RunLive:
     """Evaluate groups one time after another over a store, as the agent does."""
 
     def run(

@@ -9,11 +9,8 @@ from engine.alerts.machine import Element, Step, step
 from engine.labels import Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from engine.alerts.machine import AlertContext, AlertTable
-
-    MakeContext = Callable[..., AlertContext]
+    from tests.engine.alerts.conftest import MakeContext
 
 MINUTE = 60_000
 JOB = Labels.of(__name__="wait", task_id="slurm:7.0")

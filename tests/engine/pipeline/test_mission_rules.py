@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,15 +12,13 @@ from engine.labels import Labels
 from engine.pipeline.replay import replay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Rules, Data, Live = Any, Any, Any
-    RunLive = Callable[..., Live]
+    from rules.model import AlertingRule
+    from tests.engine.conftest import Data, Rules, RunLive
 
 RETRANSMITS = Labels.of(__name__="tcp_retrans_total", task_id="a", rank="0")
 GPU = Labels.of(__name__="gpu_utilization", task_id="a", rank="0", gpu="0")
 RATIO = Labels.of(__name__="comm_wait_ratio", task_id="a", rank="0")
-Values = list[float | str | None]
+Values = Sequence[float | str | None]
 # (active_at, fired_at, resolved_at) in seconds; None: still firing at the end.
 Times = tuple[int, int, int | None]
 
@@ -32,14 +31,14 @@ def ramp(seconds: int, per_second: float, start: float = 0.0) -> Values:
 @dataclass(frozen=True)
 class Case:
     name: str
-    series: list[tuple[Labels, int, Values]]
+    series: Sequence[tuple[Labels, int, Values]]
     end: int
     expected: list[Times]
 
 
 # rate over 5 m at t sees (t - 300, t]: 30 samples over 290 s, extrapolated by 10 s to 300 s unless
-# the counter would have been below 0 there. Growth of 1 a second from second T on, seen at
-# T + d: the increase is d. A counter that was 0 at the window's start is not extrapolated before it:
+# the counter would have been below 0 there. Growth of 1 a second from second T on, seen at T + d:
+# the increase is d. A counter that was 0 at the window's start is not extrapolated before it, so
 # the rate is d / 300, above 0.5 first at d = 160. One that was above 0 is: d / 290, first at 150.
 # After growth has ended at E, at E + e: (290 - e) / 290, above 0.5 to e = 140.
 RETRANSMIT_CASES = [
@@ -170,7 +169,7 @@ GPU_CASES = [
 ]
 
 
-def check(rule: Any, case: Case, rules: Rules, data: Data, run_live: RunLive) -> None:
+def check(rule: AlertingRule, case: Case, rules: Rules, data: Data, run_live: RunLive) -> None:
     for labels, start, values in case.series:
         data.add(labels, start, values)
     # What no flush carries still has its evaluations: live they go by the clock.

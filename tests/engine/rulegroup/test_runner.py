@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,10 +11,7 @@ from engine.rulegroup.runner import GroupRunner, retire
 from engine.rulegroup.state import after_downtime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Rules, Data, Live = Any, Any, Any
-    RunLive = Callable[..., Live]
+    from tests.engine.conftest import Data, Rules, RunLive
 
 WAIT = Labels.of(__name__="wait", task_id="a")
 
