@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.labels import quote
 from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
 from engine.promql.functions.relabel import is_label_name
+from engine.promql.functions.shapes import unwrapped
 from engine.promql.grouping import Groups, grouped_labels
 from engine.promql.numbers import format_general, format_plain
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from engine.promql.context import Context, Partial
     from engine.promql.windows import IndexArray
     from engine.series import BoolArray, Float64Array
-    from rules.promql.ast import Aggregate
+    from rules.promql.ast import Aggregate, Expr
 
 INT64_LIMIT = float(2**63)
 
@@ -73,7 +75,8 @@ def count_values(context: Context, node: Aggregate) -> Partial:
         raise EvaluationError("count_values needs a parameter", node.span)
     name = context.string(node.param)
     if not is_label_name(name):
-        raise EvaluationError(f"invalid label name {_go_quoted(name)}", node.param.span)
+        written = _as_written(context, node.param)
+        raise EvaluationError(f"invalid label name {written}", node.param.span)
     frame = context.frame(node.expr)
     counts: dict[Labels, Float64Array] = {}
     drops: dict[Labels, bool] = {}
@@ -96,9 +99,7 @@ def count_values(context: Context, node: Aggregate) -> Partial:
     return Frame(tuple(counts), values, values > 0, tuple(drops[key] for key in counts))
 
 
-def _go_quoted(text: str) -> str:
-    """Go's %q for a text that may hold bytes which are no UTF-8 (as lone surrogates)."""
-    shown = (
-        f"\\x{ord(char) & 0xFF:02x}" if 0xDC80 <= ord(char) <= 0xDCFF else char for char in text
-    )
-    return f'"{"".join(shown)}"'
+def _as_written(context: Context, literal: Expr) -> str:
+    """A string literal with its escapes: bytes that are no UTF-8 cannot be shown otherwise."""
+    source, span = context.options.source, unwrapped(literal).span
+    return quote(context.string(literal)) if source is None else source.text[span.start : span.end]

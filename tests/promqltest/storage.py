@@ -68,9 +68,9 @@ class MemoryStorage:
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
         """As engine.series.Queryable."""
-        for labels, times in self.histograms.items():
+        for labels, native in self.histograms.items():
             if all(matches(one, labels) for one in matchers) and any(
-                start_ms <= time <= end_ms for time in times
+                start_ms <= time <= end_ms for time in native
             ):
                 self.touched.add(NEEDS_HISTOGRAMS)
         found = []
