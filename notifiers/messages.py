@@ -6,11 +6,11 @@ is expected, no control characters, HTML escaped, and a length that no value can
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+from engine.alerts.wording import CONNECTION_FIELDS, cell, connection, inert, process
 from engine.timestamps import format_rfc3339
 
 if TYPE_CHECKING:
@@ -20,15 +20,12 @@ if TYPE_CHECKING:
     from notifiers.notification import Notification
 
 MAX_SUBJECT_CHARACTERS = 180
-MAX_VALUE_CHARACTERS = 300
 MAX_NOTE_CHARACTERS = 2000
 MAX_ROWS = 10
 MAX_LABELS = 20
 # Said in the message's own lines, so not repeated among the labels.
 _PLACED = frozenset({"alertname", "task_id", "node", "rank", "cluster"})
-_CONNECTION = frozenset(
-    {"rank", "comm", "pid", "src", "sport", "dst", "dport", "retransmits", "first", "last"}
-)
+_SHOWN = CONNECTION_FIELDS | {"retransmits", "first", "last"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +100,6 @@ def compose(notification: Notification, alert: Alert) -> Message:
     )
 
 
-def inert(value: str, limit: int = MAX_VALUE_CHARACTERS) -> str:
-    """One line without control, format or line-separating characters, cut to `limit`."""
-    line = " ".join(
-        "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in value).split()
-    )
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
-
-
 def _note(note: str) -> str:
     """An annotation's own lines, each inert, all together bounded."""
     lines = [inert(line, MAX_NOTE_CHARACTERS) for line in note.strip().splitlines()[:30]]
@@ -139,45 +128,27 @@ def _labels(alert: Alert) -> str:
 
 
 def _tables(evidence: Sequence[EvidenceEntry]) -> Iterable[Table]:
-    connections = [entry for entry in evidence if "src" in entry or "dst" in entry]
-    others = [entry for entry in evidence if "src" not in entry and "dst" not in entry]
+    connections = [entry for entry in evidence if connection(entry)]
+    others = [entry for entry in evidence if not connection(entry)]
     if connections:
         columns = ["rank", "process", "connection", "retransmits"]
-        extra = sorted({name for entry in connections for name in entry} - _CONNECTION)
-        rows = tuple(_connection(entry, extra) for entry in connections[:MAX_ROWS])
+        extra = sorted({name for entry in connections for name in entry} - _SHOWN)
+        rows = tuple(_connection_row(entry, extra) for entry in connections[:MAX_ROWS])
         folded = max(0, len(connections) - MAX_ROWS)
         yield Table("Connections", (*columns, *(inert(name, 40) for name in extra)), rows, folded)
     if others:
         names = sorted({name for entry in others for name in entry} - {"comm", "pid", "rank"})
         rows = tuple(
-            (_cell(entry, "rank"), _process(entry), *(_cell(entry, name) for name in names))
+            (cell(entry, "rank"), process(entry), *(cell(entry, name) for name in names))
             for entry in others[:MAX_ROWS]
         )
         columns = ["rank", "process", *(inert(name, 40) for name in names)]
         yield Table("Evidence", tuple(columns), rows, max(0, len(others) - MAX_ROWS))
 
 
-def _connection(entry: EvidenceEntry, extra: Sequence[str]) -> tuple[str, ...]:
-    ends = " → ".join(
-        _endpoint(entry, address, port) for address, port in (("src", "sport"), ("dst", "dport"))
-    )
-    cells = (_cell(entry, "rank"), _process(entry), ends, _cell(entry, "retransmits"))
-    return (*cells, *(_cell(entry, name) for name in extra))
-
-
-def _endpoint(entry: EvidenceEntry, address: str, port: str) -> str:
-    host = _cell(entry, address)
-    return f"[{host}]:{_cell(entry, port)}" if ":" in host else f"{host}:{_cell(entry, port)}"
-
-
-def _process(entry: EvidenceEntry) -> str:
-    pid = _cell(entry, "pid")
-    return f"{_cell(entry, 'comm')}[{pid}]" if pid else _cell(entry, "comm")
-
-
-def _cell(entry: EvidenceEntry, name: str) -> str:
-    value = entry.get(name, "")
-    return f"{value:.6g}" if isinstance(value, float) else inert(str(value), 80)
+def _connection_row(entry: EvidenceEntry, extra: Sequence[str]) -> tuple[str, ...]:
+    cells = (cell(entry, "rank"), process(entry), connection(entry), cell(entry, "retransmits"))
+    return (*cells, *(cell(entry, name) for name in extra))
 
 
 def _text(message: Message) -> str:

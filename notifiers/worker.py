@@ -16,6 +16,7 @@ from notifiers.receivers.receiver import SendError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from notifiers.notification import Notification
     from notifiers.outbox import Entry
     from notifiers.receivers.receiver import Target
 
@@ -53,6 +54,18 @@ class Integration:
     send_resolved: bool = True
     timeout_seconds: float = 10.0
     max_retry_age_seconds: float = 86_400.0
+
+
+def send(integration: Integration, notification: Notification) -> None:
+    """Hand a notification to an integration's target. Raises SendError, and nothing else."""
+    try:
+        integration.target.send(notification, integration.timeout_seconds)
+    except SendError:
+        raise
+    except Exception as error:
+        # A fault in a receiver (perhaps a third party's) must not end the thread. Its text may
+        # hold a secret, so only its type is told.
+        raise SendError("internal", f"internal error: {type(error).__name__}") from error
 
 
 class Counters:
@@ -125,23 +138,13 @@ class Worker:
 
     def _attempt(self, outbox: Outbox, entry: Entry) -> None:
         try:
-            self._send(entry)
+            send(self.integration, entry.notification())
         except SendError as error:
             self._refused(outbox, entry, error)
             return
         self._failures_in_a_row = 0
         self.counters.sent += 1
         self._insist(lambda: outbox.delivered(entry, self._options.clock()))
-
-    def _send(self, entry: Entry) -> None:
-        try:
-            self.integration.target.send(entry.notification(), self.integration.timeout_seconds)
-        except SendError:
-            raise
-        except Exception as error:
-            # A fault in a receiver (perhaps a third party's) must not end the thread. Its text
-            # may hold a secret, so only its type is told.
-            raise SendError("internal", f"internal error: {type(error).__name__}") from error
 
     def _refused(self, outbox: Outbox, entry: Entry, error: SendError) -> None:
         now_ms = self._options.clock()

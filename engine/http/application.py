@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import platform
+import re
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeAlias
 
-from engine.http import rule_status
+from engine.http import rule_status, series_metadata
 from engine.http.exposition import Exposition
 from engine.http.message import ApiError, Request, Response, failure, plain, success
 from engine.http.queries import Queries
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from engine.http.sources import Sources
 
+_LABEL_VALUES = re.compile(r"/api/v1/label/[^/]+/values")
 Handler: TypeAlias = "Callable[[Request], Response]"
 logger = logging.getLogger(__name__)
 
@@ -43,13 +45,15 @@ class Application:
             "/api/v1/rules": (_GET, lambda request: rule_status.rules(sources, request)),
             "/api/v1/query": (_GET_POST, queries.instant),
             "/api/v1/query_range": (_GET_POST, queries.over_range),
+            "/api/v1/series": (_GET_POST, lambda one: series_metadata.series(sources, one)),
+            "/api/v1/labels": (_GET_POST, lambda one: series_metadata.labels(sources, one)),
             "/api/v1/metadata": (_GET, lambda _: success({})),
             "/api/v1/status/buildinfo": (_GET, _build_information),
         }
 
     def handle(self, request: Request) -> Response:
         """Answer; whatever goes wrong becomes an answer too, never an exception."""
-        methods, handler = self._routes.get(request.path, (_GET_POST, _not_found))
+        methods, handler = self._route(request.path)
         if request.method not in methods:
             allowed = ", ".join(sorted(methods))
             answer = plain(405, f"{request.method} is not for {request.path}; try {allowed}")
@@ -62,6 +66,11 @@ class Application:
             # The agent goes on; the log has the details, the client no stack trace.
             logger.exception("answering %s failed", request.path)
             return failure("internal", "internal error, see the agent's log")
+
+    def _route(self, path: str) -> tuple[frozenset[str], Handler]:
+        if _LABEL_VALUES.fullmatch(path):
+            return _GET, lambda request: series_metadata.label_values(self._sources, request)
+        return self._routes.get(path, (_GET_POST, _not_found))
 
     def _ready(self, _request: Request) -> Response:
         reason = self._sources.unready()

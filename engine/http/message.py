@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.timestamps import parse_timestamp
+from rules.durations import DurationError, parse_duration
 from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from rules.source import ProblemsError
 
 ErrorType = Literal["bad_data", "execution", "timeout", "unavailable", "not_found", "internal"]
 # web/api/v1/api.go, respondError.
@@ -24,11 +26,7 @@ STATUS: dict[ErrorType, int] = {
     "not_found": 404,
     "internal": 500,
 }
-_DURATION = re.compile(
-    r"(?:(\d{1,15})y)?(?:(\d{1,15})w)?(?:(\d{1,15})d)?(?:(\d{1,15})h)?(?:(\d{1,15})m)?(?:(\d{1,15})s)?(?:(\d{1,15})ms)?"
-)
 MAX_DURATION_MS = 10**15
-_UNITS_MS = (31_536_000_000, 604_800_000, 86_400_000, 3_600_000, 60_000, 1000, 1)
 
 
 class ApiError(StallwatchError):
@@ -66,12 +64,10 @@ class Request:
     def duration_ms(self, name: str) -> int:
         """A duration (`15s`, or seconds as a number); raises ApiError for anything else."""
         text = self.text(name)
-        match = _DURATION.fullmatch(text)
-        if text and match is not None:
-            parts = match.groups(default="0")
-            total_ms = sum(int(part) * unit for part, unit in zip(parts, _UNITS_MS, strict=True))
-            if total_ms < MAX_DURATION_MS:
-                return total_ms
+        try:
+            return parse_duration(text)
+        except DurationError:
+            pass  # then it is a number of seconds, or nothing
         try:
             seconds = float(text)
             if math.isfinite(seconds) and abs(seconds) * 1000 < MAX_DURATION_MS:
@@ -119,6 +115,16 @@ def failure(error_type: ErrorType, message: str) -> Response:
     """The envelope of an error."""
     envelope = {"status": "error", "errorType": error_type, "error": message}
     return Response(STATUS[error_type], _json(envelope))
+
+
+def parse_errors(error: ProblemsError) -> str:
+    """The problems of an expression as Prometheus words them: `1:5: parse error: ...`."""
+    shown = []
+    for problem in error.problems:
+        line, column = problem.source.position(problem.span.start)
+        hint = f" ({problem.hint})" if problem.hint else ""
+        shown.append(f"{line}:{column}: parse error: {problem.message}{hint}")
+    return "; ".join(shown)
 
 
 def _json(value: Any) -> bytes:

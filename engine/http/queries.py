@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from engine.http.message import ApiError, Response, success
+from engine.http.message import ApiError, Response, parse_errors, success
 from engine.promql.json_encoding import encode
 from engine.promql.value import Axis, Matrix, String
 from rules.errors import StallwatchError
@@ -88,7 +88,7 @@ class Queries:
             result = self._sources.query(expression, axis)
         except ProblemsError as error:
             raise ApiError(
-                "bad_data", f'invalid parameter "query": {_parse_errors(error)}'
+                "bad_data", f'invalid parameter "query": {parse_errors(error)}'
             ) from error
         except ApiError:
             raise
@@ -105,12 +105,3 @@ class Queries:
 
 
 LIMITED = frozenset({"vector", "matrix"})
-
-
-def _parse_errors(error: ProblemsError) -> str:
-    shown = []
-    for problem in error.problems:
-        line, column = problem.source.position(problem.span.start)
-        hint = f" ({problem.hint})" if problem.hint else ""
-        shown.append(f"{line}:{column}: parse error: {problem.message}{hint}")
-    return "; ".join(shown)

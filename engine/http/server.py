@@ -10,7 +10,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from engine.http.application import Application
 from engine.http.message import Request, Response, failure, plain
@@ -185,7 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
                 if len(fields) < MAX_FIELDS:
                     fields[name] = (*fields.get(name, ()), value)
         accept = self.headers.get("Accept", "")
-        return Request(self.command, path, fields, accept)
+        return Request(self.command, unquote(path), fields, accept)
 
     def _send(self, response: Response) -> None:
         self.send_response(response.status)

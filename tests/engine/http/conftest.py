@@ -48,6 +48,7 @@ class FakeSources:
     answer: Callable[[str, Axis], Result]
     why_unready: str = ""
     own: list[OwnSample] = field(default_factory=list)
+    asked: tuple[Sequence[Matcher], int, int] | None = None
     series: list[Series] = field(default_factory=list)
     active: list[Alert] = field(default_factory=lambda: [ALERT])
 
@@ -56,6 +57,7 @@ class FakeSources:
         return self
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
+        self.asked = (matchers, start_ms, end_ms)
         return self.series
 
     def query(self, text: str, axis: Axis) -> Result:

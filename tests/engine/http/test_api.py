@@ -7,13 +7,16 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import requests
 
 from engine.http.application import Application
 from engine.http.message import Request
 from engine.http.queries import Queries
+from engine.labels import Labels
 from engine.promql.value import Axis, Result, String
+from engine.series import Series
 
 if TYPE_CHECKING:
     from engine.http.server import HttpServer
@@ -73,6 +76,10 @@ BAD = [
     ("query_range", RANGE | {"step": "1e400"}, 'cannot parse "1e400" to a valid duration'),
     ("query_range", RANGE | {"step": "9999999999y"}, "to a valid duration"),
     ("query_range", RANGE | {"end": "12000"}, "exceeded maximum resolution of 11,000 points"),
+    ("series", {}, "no match[] parameter provided"),
+    ("series", {"match[]": "rate(x[5m])"}, '"rate(x[5m])" is not a series selector'),
+    ("series", {"match[]": "{"}, '"match[]": 1:'),
+    ("labels", {"start": "2", "end": "1"}, "end timestamp must not be before start timestamp"),
     ("rules", {"type": "magic"}, 'not supported value "magic"'),
     ("rules", {"exclude_alerts": "perhaps"}, '"perhaps" is neither true nor false'),
 ]
@@ -200,6 +207,31 @@ def test_rules_can_be_selected(server: HttpServer) -> None:
     assert names(**{"rule_name[]": "TcpRetransmitSpike"}) == ["TcpRetransmitSpike"]
     assert names(**{"rule_group[]": "other"}) == []
     assert names(**{"file[]": "comm.yaml"}) == ["TcpRetransmitSpike", "job:x:sum"]
+
+
+def test_grafana_can_complete_names_and_values(server: HttpServer, sources: Any) -> None:
+    empty = np.array([0]), np.array([1.0])
+    sources.series = [
+        Series(Labels.of(__name__="up", node="a"), *empty),
+        Series(Labels.of(__name__="up", node="b", rank="0"), *empty),
+    ]
+    assert get(server, "/api/v1/labels").json()["data"] == ["__name__", "node", "rank"]
+    assert get(server, "/api/v1/label/node/values").json()["data"] == ["a", "b"]
+    parameters = {"match[]": 'up{node="b"}', "start": "1", "end": "2"}
+    assert get(server, "/api/v1/series", **parameters).json()["data"][1] == {
+        "__name__": "up",
+        "node": "b",
+        "rank": "0",
+    }
+    matchers, start_ms, end_ms = sources.asked
+    assert {(one.label, one.op, one.value) for one in matchers} == {
+        ("__name__", "=", "up"),
+        ("node", "=", "b"),
+    }
+    assert (start_ms, end_ms) == (1000, 2000)
+    cut = get(server, "/api/v1/labels", limit="1").json()
+    assert cut["data"] == ["__name__"]
+    assert cut["warnings"] == ["results truncated due to limit"]
 
 
 def test_health_is_one_thing_and_readiness_another(server: HttpServer, sources: Any) -> None:

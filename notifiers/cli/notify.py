@@ -1,0 +1,157 @@
+"""`stallwatch notify`: try the receivers, see what waits and what was given up."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.alerts.alert import Alert, AlertState
+from engine.alerts.wording import inert
+from engine.config.loader import load_config
+from engine.labels import Labels
+from engine.timestamps import format_rfc3339
+from notifiers.integrations import integrations
+from notifiers.notification import Notification
+from notifiers.outbox import Outbox
+from notifiers.receivers.receiver import SendError
+from notifiers.worker import send, unix_ms
+from rules.errors import StallwatchError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from engine.config.model import Config
+    from notifiers.outbox import Entry, State
+    from notifiers.worker import Integration
+
+CONCURRENCY = 8
+STATES: dict[str, State] = {"pending": "pending", "dead": "failed"}
+
+
+class NotifyCommand:
+    """Try the receivers; list the outbox."""
+
+    summary = "send a test alert to the receivers, or list what waits or was given up"
+    example = "stallwatch notify test --config stallwatch.yaml --receiver oncall"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the actions and their options."""
+        parser.add_argument(
+            "action",
+            choices=("test", *STATES),
+            help="test: send a test alert directly; pending, dead: list the outbox",
+        )
+        parser.add_argument("--config", help="configuration file (default: as for 'run')")
+        parser.add_argument("--receiver", help="only this receiver")
+        parser.add_argument("--state", help="state directory (default: the configuration's)")
+        parser.add_argument("--format", choices=("text", "json"), default="text")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Exit 0: all took it, or the list was printed. Exit 1: a receiver did not take it."""
+        config = load_config(args.config)
+        if args.action == "test":
+            return try_receivers(config, args.receiver, as_json=args.format == "json")
+        folder = Path(args.state) if args.state else config.state_dir
+        found = _entries(folder / "state.db", STATES[args.action])
+        chosen = [entry for entry in found if args.receiver in {None, entry.receiver}]
+        if args.format == "json":
+            print(json.dumps([_record(entry) for entry in chosen], indent=2))
+        else:
+            print("\n".join(_line(entry) for entry in chosen) or f"nothing is {args.action}")
+        return 0
+
+
+def try_receivers(config: Config, receiver: str | None, *, as_json: bool = False) -> int:
+    """Send a test alert to every integration at once; a line each. 1 if any did not take it."""
+    names = [one.name for one in config.receivers]
+    if receiver is not None and receiver not in names:
+        known = f"there is {', '.join(names)}" if names else "the configuration names none"
+        raise StallwatchError(f"stallwatch: there is no receiver '{receiver}'\n    hint: {known}")
+    chosen = [one for one in integrations(config) if receiver in {None, one.receiver}]
+    if not chosen:
+        raise StallwatchError(
+            "stallwatch: no receiver to test\n"
+            "    hint: name one under 'receivers:' in stallwatch.yaml (see --config)"
+        )
+    alert = sample_alert(config)
+    with ThreadPoolExecutor(CONCURRENCY) as pool:
+        failures = list(pool.map(lambda one: _try(one, alert), chosen))
+    for one, failure in zip(chosen, failures, strict=True):
+        place = f"{one.receiver}/{one.kind} ({one.target.label})"
+        if as_json:
+            shown = {"receiver": one.receiver, "integration": one.kind, "target": one.target.label}
+            print(json.dumps({**shown, "ok": not failure, "reason": failure}))
+        else:
+            print(f"{'FAILED' if failure else 'ok':<6}  {place}{failure and f': {failure}'}")
+    return 1 if any(failures) else 0
+
+
+def sample_alert(config: Config) -> Alert:
+    """An alert that nobody can take for a real one."""
+    now_ms = unix_ms()
+    labels = {"alertname": "StallwatchTestAlert", "severity": "none", "node": config.node}
+    return Alert(
+        labels=Labels({**config.external_labels, **labels}),
+        annotations={
+            "summary": "This is a test of stallwatch's notifications. Nothing is wrong.",
+            "description": "It was sent by hand with 'stallwatch notify test'.",
+        },
+        state=AlertState.FIRING,
+        value=1.0,
+        active_at_ms=now_ms,
+        fired_at_ms=now_ms,
+    )
+
+
+def _try(one: Integration, alert: Alert) -> str:
+    """Why it was not taken; "" when it was."""
+    labels = alert.labels.to_dict()
+    identity = secrets.token_hex(16)
+    message = Notification(identity, one.receiver, "firing", labels, (alert,), test=True)
+    try:
+        send(one, message)
+    except SendError as error:
+        return str(error)
+    return ""
+
+
+def _entries(path: Path, state: State) -> list[Entry]:
+    if not path.exists():
+        raise StallwatchError(
+            f"stallwatch: there is no outbox at {path}\n"
+            "    hint: the agent makes it at its first start; --state names its directory"
+        )
+    outbox = Outbox(str(path))
+    try:
+        outbox.create()
+        return outbox.entries(state)
+    finally:
+        outbox.close()
+
+
+def _record(entry: Entry) -> dict[str, object]:
+    return {
+        "id": entry.id,
+        "receiver": entry.receiver,
+        "integration": entry.integration,
+        "status": entry.status,
+        "labels": entry.alert.labels.to_dict(),
+        "created_at": entry.created_at_ms / 1000,
+        "attempts": entry.attempts,
+        "reason": entry.reason,
+        "detail": entry.detail,
+    }
+
+
+def _line(entry: Entry) -> str:
+    name = inert(entry.alert.labels.get("alertname"))
+    task = inert(entry.alert.labels.get("task_id"))
+    what = f"{entry.status} {name}{task and f' {task}'}"
+    said = f"{entry.reason}{entry.detail and f' ({inert(entry.detail)})'}" or "not tried yet"
+    return (
+        f"{format_rfc3339(entry.created_at_ms)}  {entry.integration}  {what}  "
+        f"{entry.attempts} attempts: {said}"
+    )
