@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SOURCE = Path(__file__).with_name("program.bpf.c")
 _SKB_FIELDS = ("skaddr", "sport", "dport", "saddr_v6", "daddr_v6")
 _STATE_FIELDS = ("skaddr", "oldstate", "newstate", "protocol")
-_TRANSFER_FIELDS = ("sk", "protocol", "ret")
+_SEND_FIELDS = ("sk", "protocol", "ret")
 _IDLE_DRAINS = 3
 
 
@@ -88,7 +88,7 @@ class RetransmitProgram:
         retransmit.require(*_SKB_FIELDS)
         defines |= retransmit.defines("SKB", (*_SKB_FIELDS, "err"))
         points = {("tcp", "tcp_retransmit_skb"): "on_retransmit"}
-        defines |= self._state(points) | self._transfer(points)
+        defines |= self._state(points) | self._send(points)
         self._programs = sorted(set(points.values()))
         self._bpf: BpfObject = load(
             _SOURCE, dict.fromkeys(self._programs, ProgramType.TRACEPOINT), defines
@@ -110,22 +110,19 @@ class RetransmitProgram:
         points["sock", "inet_sock_set_state"] = "on_state"
         return state.defines("STATE", _STATE_FIELDS)
 
-    def _transfer(self, points: dict[tuple[str, str], str]) -> dict[str, int]:
-        """Send and receive share one program as long as they share one layout."""
+    def _send(self, points: dict[tuple[str, str], str]) -> dict[str, int]:
+        """Sends teach who owns an accepted socket; receives would only double the cost.
+
+        A socket that never sends has nothing to retransmit but its FIN.
+        """
         if "on_state" not in points.values():
             return {}  # without it nothing would ever forget a socket
-        layout: dict[str, int] = {}
-        for event in ("sock_send_length", "sock_recv_length"):
-            transfer = _format_or_none("sock", event, _TRANSFER_FIELDS)
-            if transfer is None:
-                continue
-            own = transfer.defines("TRANSFER", _TRANSFER_FIELDS)
-            if layout in ({}, own):
-                layout = own
-                points["sock", event] = "on_transfer"
-        if not layout:
+        send = _format_or_none("sock", "sock_send_length", _SEND_FIELDS)
+        if send is None:
             self.notes.append("no sock:sock_send_length: accepted sockets through sock_diag")
-        return layout
+            return {}
+        points["sock", "sock_send_length"] = "on_send"
+        return send.defines("SEND", _SEND_FIELDS)
 
     def processes(self) -> list[tuple[int, int]]:
         """(pid, monotonic ns of its newest socket) of processes seen to use TCP."""

@@ -2,11 +2,11 @@
  * Counts retransmits by socket and owner, and sends one record for each.
  *
  * The process that runs when a retransmit fires is a stranger (soft interrupt, timer), so the
- * owner comes from the socket's address: learnt when a process connects, sends or receives, and
+ * owner comes from the socket's address: learnt when a process connects or sends, and
  * forgotten when the socket closes. Addresses are read from the 16-byte fields alone: for IPv4
  * the kernel fills them with the mapped form (::ffff:a.b.c.d), on every version.
  *
- * Defines: SKB_*, STATE_*, TRANSFER_* offsets from the format files; OWNERS_LIMIT,
+ * Defines: SKB_*, STATE_*, SEND_* offsets from the format files; OWNERS_LIMIT,
  * PROCESSES_LIMIT, FLOWS_LIMIT, RING_PAGES.
  */
 
@@ -120,19 +120,19 @@ int on_state(void *ctx)
 }
 #endif
 
-#ifdef TRANSFER_SK_OFFSET
-/* Runs on every send and receive of the machine: one load and one lookup, then out. */
-int on_transfer(void *ctx)
+#ifdef SEND_SK_OFFSET
+/* Runs on every send of the machine: one load and one lookup, then out. */
+int on_send(void *ctx)
 {
 	u64 socket;
 
-	if (*(u16 *)(ctx + TRANSFER_PROTOCOL_OFFSET) != TCP)
+	if (*(u16 *)(ctx + SEND_PROTOCOL_OFFSET) != TCP)
 		return 0;
-	socket = *(u64 *)(ctx + TRANSFER_SK_OFFSET);
+	socket = *(u64 *)(ctx + SEND_SK_OFFSET);
 	if (sw_lookup(owners, &socket))
 		return 0;
-	/* A socket that has closed still answers with an error or an end; those teach nothing. */
-	if (*(int *)(ctx + TRANSFER_RET_OFFSET) <= 0)
+	/* A socket that has closed answers with an error, which teaches nothing. */
+	if (*(int *)(ctx + SEND_RET_OFFSET) <= 0)
 		return 0;
 	learn(socket);
 	return 0;
