@@ -17,3 +17,9 @@ def shared() -> Path:
     if not (folder / "cases").is_dir():
         pytest.skip(f"no public test vectors at {folder} (set STALLWATCH_SHARED)")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _root_when_marked(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("root") and os.geteuid() != 0:
+        pytest.skip("needs root and a kernel that loads BPF")

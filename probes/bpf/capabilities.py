@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import functools
 import os
-import platform
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from probes.bpf.errors import UnavailableError
 _BITS = {
     "dac_override": 1,
     "dac_read_search": 2,
-    "net_admin": 12,
     "sys_ptrace": 19,
     "sys_admin": 21,
     "sys_resource": 24,
@@ -31,7 +29,6 @@ PURPOSES = {
     "sys_admin": "attach uprobes, enter other network namespaces",
     "dac_read_search": "read tracefs when it is closed to others",
     "sys_ptrace": "see the maps and files of other users' processes",
-    "net_admin": "not needed",
     "sys_resource": "lift the locked-memory limit on kernels before 5.11",
     "dac_override": "write uprobe_events where the uprobe PMU is missing",
 }
@@ -168,8 +165,3 @@ def uprobe_pmu() -> int | None:
 def has_probe_read_kernel() -> bool:
     """Whether programs may call bpf_probe_read_kernel (5.5)."""
     return syscall.kernel_release() >= (5, 5)
-
-
-def architecture() -> str:
-    """The machine's name as bcc and the stub headers spell it."""
-    return platform.machine()

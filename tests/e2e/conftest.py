@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-@pytest.fixture(autouse=True)
-def _root_when_marked(request: pytest.FixtureRequest) -> None:
-    if request.node.get_closest_marker("root") and os.geteuid() != 0:
-        pytest.skip("needs root and a kernel that loads BPF")
-
-
 def _run(*command: str, text: str | None = None) -> str:
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"

@@ -1,0 +1,98 @@
+"""Findings about the rest of the node: GPU library, PyTorch, state folder, port, clock."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from probes.diagnosis.clock import read_clock
+from probes.diagnosis.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.config.model import Config
+
+
+def findings(config: Config) -> Iterator[Finding]:
+    """Everything that is not the kernel's."""
+    yield _nvml()
+    yield _libtorch()
+    yield _state_folder(config.state_dir)
+    yield _port(config.listen)
+    yield read_clock()
+
+
+def _nvml() -> Finding:
+    mend = "only for GPU metrics: install the NVIDIA driver (docker: --gpus all)"
+    try:
+        import pynvml
+    except ImportError:
+        return Finding("NVML", "degraded", "nvidia-ml-py is not installed", "make venv")
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return Finding("NVML", "degraded", str(error), mend)
+    try:
+        count = pynvml.nvmlDeviceGetCount()
+        return Finding("NVML", "ok", f"driver {pynvml.nvmlSystemGetDriverVersion()}, {count} GPUs")
+    except pynvml.NVMLError as error:
+        return Finding("NVML", "degraded", str(error), mend)
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _libtorch() -> Finding:
+    mapped = closed = 0
+    with os.scandir("/proc") as entries:
+        pids = [entry.name for entry in entries if entry.name.isdigit()]
+    for pid in pids:
+        text = _maps(pid)
+        closed += text is None
+        mapped += b"libtorch_cpu.so" in (text or b"")
+    detail = f"{mapped} of {len(pids)} processes map libtorch_cpu.so"
+    if closed:
+        mend = "run as root, or add CAP_SYS_PTRACE (docker: --cap-add SYS_PTRACE)"
+        return Finding("PyTorch", "degraded", f"{detail}; {closed} cannot be looked into", mend)
+    return Finding("PyTorch", "ok", detail)
+
+
+def _maps(pid: str) -> bytes | None:
+    """The mappings of a process, empty when it has ended, None when it is closed to us."""
+    try:
+        return Path(f"/proc/{pid}/maps").read_bytes()
+    except PermissionError:
+        return None
+    except OSError:
+        return b""
+
+
+def _state_folder(folder: Path) -> Finding:
+    """Writable, without making it: the nearest existing parent is asked."""
+    place = folder
+    while not os.access(place, os.F_OK) and place != place.parent:
+        place = place.parent
+    if os.access(place, os.W_OK | os.X_OK) and place.is_dir():
+        return Finding("state folder", "ok", f"{folder} can be written")
+    mend = "--state DIR, or state_dir in stallwatch.yaml (container: mount a volume there)"
+    return Finding("state folder", "no", f"{folder} cannot be written", mend)
+
+
+def _port(listen: str) -> Finding:
+    host, _, port = listen.rpartition(":")
+    host = host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind((host, int(port)))
+    except OSError as error:
+        taken = error.errno == errno.EADDRINUSE
+        mend = "another agent runs already?" if taken else "an address of this machine is needed"
+        return Finding(
+            "port", "no", f"{listen}: {error.strerror}", f"{mend} (--listen HOST:PORT changes it)"
+        )
+    return Finding("port", "ok", f"{listen} is free")

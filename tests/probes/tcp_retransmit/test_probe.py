@@ -1,0 +1,65 @@
+"""The probe on kernels that lack something, and where it may not run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.readings import ProbeOptions
+from probes.bpf.errors import UnavailableError
+from probes.tcp_retransmit import kernel
+from probes.tcp_retransmit.kernel import Limits
+from probes.tcp_retransmit.owners import holders
+from probes.tcp_retransmit.probe import TcpRetransmitProbe
+
+if TYPE_CHECKING:
+    import pytest
+
+    from engine.readings import Reading
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_limits_are_settable_and_nonsense_keeps_the_default() -> None:
+    limits = Limits.from_settings({"flows_limit": 1, "ring_pages": "many", "other": 3})
+    assert limits == Limits(flows=1)
+
+
+def test_a_probe_that_never_started_answers_everything() -> None:
+    probe = TcpRetransmitProbe()
+    probe.poll()
+    probe.collect()
+    assert probe.produced().produced == ()
+    probe.stop()
+    assert probe.status().state == "off"
+
+
+def test_of_several_holders_of_a_socket_the_one_that_forked_owns_it() -> None:
+    code = (
+        "import os, socket, sys, time\n"
+        "s = socket.socket()\n"
+        "child = os.fork()\n"
+        "if child: print(child, os.fstat(s.fileno()).st_ino, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        child, inode = map(int, parent.stdout.readline().split())
+        assert holders({inode}, [child, parent.pid]) == {inode: parent.pid}
+        parent.communicate("")
+
+
+def test_without_a_tracepoint_it_is_off_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(category: str, event: str) -> None:
+        raise UnavailableError("no_tracepoint", f"no {category}:{event}", "a newer kernel")
+
+    monkeypatch.setattr(kernel, "read_format", absent)
+    readings: list[Reading] = []
+    status = TcpRetransmitProbe().start(ProbeOptions(), readings.append)
+    assert (status.state, status.reason) == ("off", "no_tracepoint")
+    assert status.mend
+    assert readings == []
