@@ -46,12 +46,23 @@ def _grouped(frame: Frame, node: Aggregate, kernel: Aggregation) -> Frame:
     groups = Groups.of(frame.labels, node)
     if not groups.labels:
         return Frame.empty(frame.steps)
+    values = kernel(frame, groups)
     present = np.stack([frame.present[rows].any(axis=0) for rows in groups.members])
-    drops = tuple(
-        any(frame.drops[row] and frame.present[row].any() for row in rows.tolist())
-        for rows in groups.members
-    )
-    return Frame(groups.labels, kernel(frame, groups), present, drops)
+    if not any(frame.drops):
+        return Frame(groups.labels, values, present, (False,) * len(groups.labels))
+    return _with_fates(frame, groups, values, present)
+
+
+def _with_fates(frame: Frame, groups: Groups, values: Float64Array, present: BoolArray) -> Frame:
+    """A group loses its name at the steps where one of its present series does."""
+    going = frame.present & np.array(frame.drops)[:, None]
+    drops = np.stack([going[rows].any(axis=0) for rows in groups.members])
+    return Frame(
+        groups.labels * 2,
+        np.concatenate([values, values]),
+        np.concatenate([present & ~drops, present & drops]),
+        (False,) * len(groups.labels) + (True,) * len(groups.labels),
+    ).without_absent()
 
 
 def _sum(frame: Frame, groups: Groups) -> Float64Array:

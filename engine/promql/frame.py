@@ -69,24 +69,27 @@ class Frame:
         return self.take(np.flatnonzero(alive).tolist(), ordered=self.ordered)
 
     def merged(self, span: Span | None = None) -> Frame:
-        """Rows with equal labels become one row.
+        """Rows with equal labels and fate become one row.
 
-        Raises EvaluationError if two of them are present at the same step.
+        Rows that differ only in whether the name is to go stay apart, since each step must come
+        out as it would alone. Raises EvaluationError if two rows with equal labels are present at
+        the same step.
         """
-        groups: dict[Labels, list[int]] = {}
-        for row, labels in enumerate(self.labels):
-            groups.setdefault(labels, []).append(row)
-        if len(groups) == len(self.labels):
+        if len(set(self.labels)) == len(self.labels):
             return self
-        values, present, drops = [], [], []
-        for rows in groups.values():
-            if (self.present[rows].sum(axis=0) > 1).any():
-                raise EvaluationError(SAME_LABELSET, span)
-            owner = self.present[rows].argmax(axis=0)
-            values.append(self.values[rows][owner, np.arange(self.steps)])
-            present.append(self.present[rows].any(axis=0))
-            drops.append(any(self.drops[row] for row in rows))
-        return Frame(tuple(groups), np.stack(values), np.stack(present), tuple(drops))
+        clashes: dict[Labels, list[int]] = {}
+        groups: dict[tuple[Labels, bool], list[int]] = {}
+        for row, (labels, drop) in enumerate(zip(self.labels, self.drops, strict=True)):
+            clashes.setdefault(labels, []).append(row)
+            groups.setdefault((labels, drop), []).append(row)
+        if any((self.present[rows].sum(axis=0) > 1).any() for rows in clashes.values()):
+            raise EvaluationError(SAME_LABELSET, span)
+        steps = np.arange(self.steps)
+        owners = {key: self.present[rows].argmax(axis=0) for key, rows in groups.items()}
+        values = [self.values[rows][owners[key], steps] for key, rows in groups.items()]
+        present = [self.present[rows].any(axis=0) for rows in groups.values()]
+        names, drops = tuple(key[0] for key in groups), tuple(key[1] for key in groups)
+        return Frame(names, np.stack(values), np.stack(present), drops)
 
     def vector(self) -> Vector:
         """The finished vector."""

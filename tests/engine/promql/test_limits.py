@@ -1,0 +1,74 @@
+"""What cannot be evaluated is refused with its place, before it costs anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.promql.engine import EvaluationError, Options
+from engine.promql.value import Axis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.engine.promql.conftest import Data
+
+TOO_MANY = "query processing would load too many samples into memory in query execution"
+SAME = "vector cannot contain metrics with the same labelset"
+
+REFUSED = [
+    ("count_over_time(vector(1)[100y:1s])", TOO_MANY, "vector(1)[100y:1s]"),
+    ("count_over_time(w[100y:1s])", TOO_MANY, "w[100y:1s]"),
+    ("sum(max_over_time(rate(w[1m])[100y:1ms] offset 5m))", TOO_MANY, None),
+    ("w + on() group_left() w", "found duplicate series for the match group {}", "+"),
+    ("-{r='a'}", SAME, None),
+    ("label_replace(w, 'r', '', '', '')", SAME, "label_replace(w, 'r', '', '', '')"),
+    ("label_replace(w, '', 'x', 'r', '(.*)')", "invalid destination label name", "''"),
+    ("label_join(w, 'x', '-', '')", "invalid source label name", "''"),
+    ("topk(NaN, w)", "Parameter value is NaN", "NaN"),
+    ("topk(1e30, w)", "Scalar value 1e+30 overflows int64", "1e30"),
+    (r"count_values('a\xc5z', w)", "invalid label name", r"'a\xc5z'"),
+    ("double_exponential_smoothing(w[1m], 2, 0.5)", "invalid smoothing factor", None),
+]
+
+
+@pytest.mark.parametrize(("expr", "message", "place"), REFUSED, ids=[row[0] for row in REFUSED])
+def test_a_refusal_says_why_and_where(
+    expr: str, message: str, place: str | None, load: Callable[[str], Data]
+) -> None:
+    data = load("10s\n w{r='a'} 1 2\n w{r='b'} 1 2\n v{r='a'} 1 2")
+    with pytest.raises(EvaluationError) as caught:
+        data.at(10, expr)
+    assert message in str(caught.value)
+    if place is not None:
+        assert caught.value.span is not None
+        assert expr[caught.value.span.start : caught.value.span.end] == place
+
+
+def test_the_limit_counts_series_times_steps(load: Callable[[str], Data]) -> None:
+    data = load("10s\n w{r='a'} 1x100\n w{r='b'} 1x100")
+    axis = Axis.span(0, 1_000_000, 10_000)
+    few = Options(max_samples=200)
+    with pytest.raises(EvaluationError, match=TOO_MANY):
+        data.on("w", axis, few)
+    assert len(data.points("sum(w)", axis, Options(max_samples=300))["{}"]) == 101
+
+
+def test_a_raw_range_is_a_result_at_one_time_only(load: Callable[[str], Data]) -> None:
+    data = load("10s\n w 1 2 3")
+    with pytest.raises(EvaluationError, match='invalid expression type "range vector"'):
+        data.on("w[1m]", Axis.span(0, 60_000, 10_000))
+
+
+def test_no_arithmetic_warning_reaches_the_user(
+    load: Callable[[str], Data], recwarn: pytest.WarningsRecorder
+) -> None:
+    data = load("10s\n w{r='a'} 0 NaN Inf -Inf 1e308\n w{r='b'} 0 0 0 0 0")
+    for expr in (
+        "w / 0", "ln(w)", "w % 0", "w ^ w", "rate(w[1m])", "avg_over_time(w[1m])", "sum(w) * 1e308",
+        "stddev_over_time(w[1m])", "histogram_quantile(0.5, w)", "day_of_year(w * 1e300)",
+        "quantile(0.5, w)", "deriv(w[1m])",
+    ):  # fmt: skip
+        data.on(expr, Axis.span(0, 60_000, 10_000))
+    assert not recwarn.list
