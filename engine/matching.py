@@ -2,39 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from engine.labels import METRIC_NAME
+from rules.promql.regex import compile_matcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from engine.labels import Labels
     from rules.promql.ast import Matcher
-
-# RE2 spells POSIX classes inside brackets; Python's re does not know them.
-_POSIX_CLASSES = {
-    "[:alnum:]": "0-9A-Za-z",
-    "[:alpha:]": "A-Za-z",
-    "[:digit:]": "0-9",
-    "[:lower:]": "a-z",
-    "[:punct:]": r"!-/:-@\[-`{-~",
-    "[:space:]": r"\t\n\v\f\r ",
-    "[:upper:]": "A-Z",
-    "[:word:]": "0-9A-Za-z_",
-    "[:xdigit:]": "0-9A-Fa-f",
-}
-
-
-def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """An RE2 pattern as a Python one, to be used with `fullmatch`; `.` matches newlines too.
-
-    Classes are ASCII, as in RE2: a digit is 0-9 only.
-    """
-    for name, members in _POSIX_CLASSES.items():
-        pattern = pattern.replace(name, members)
-    return re.compile(pattern.replace(r"\z", r"\Z"), re.DOTALL | re.ASCII)
 
 
 def _predicate(matcher: Matcher) -> Callable[[str], bool]:
@@ -43,10 +20,10 @@ def _predicate(matcher: Matcher) -> Callable[[str], bool]:
         return expected.__eq__
     if matcher.op == "!=":
         return expected.__ne__
-    pattern = compile_pattern(expected)
+    matches = compile_matcher(expected)
     if matcher.op == "=~":
-        return lambda value: pattern.fullmatch(value) is not None
-    return lambda value: pattern.fullmatch(value) is None
+        return matches
+    return lambda value: not matches(value)
 
 
 class Selection:

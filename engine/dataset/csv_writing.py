@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from typing import TYPE_CHECKING, TextIO
 
 from engine.dataset.long_form import DERIVED, TIMESTAMP, VALUE, column_of_label
@@ -16,18 +15,32 @@ if TYPE_CHECKING:
 
 
 def write_csv(file: TextIO, series: Sequence[Series], derived: Sequence[Series] = ()) -> None:
-    """Write series; `derived` ones are flagged as what rules recorded."""
+    """Write series; `derived` ones are flagged as what rules recorded.
+
+    `file` is opened with newline="".
+    """
     names = {name for one in (*series, *derived) for name, _ in one.labels} - {METRIC_NAME}
     labels = sorted(names)
     header = [TIMESTAMP, METRIC_NAME, VALUE, *map(column_of_label, labels)]
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*header, DERIVED] if derived else header)
+    file.write(_line([*header, DERIVED] if derived else header))
     for rows, flag in ((series, "false"), (derived, "true")):
         for one in rows:
             after = [one.labels.get(name) for name in labels]
-            if derived:
-                after.append(flag)
-            writer.writerows(
-                [time, one.labels.name, format_value(value), *after]
+            after += [flag] if derived else []
+            tail = f",{_line(after)}" if after else "\n"
+            between = f",{_field(one.labels.name)},"
+            file.writelines(
+                f"{time}{between}{format_value(value)}{tail}"
                 for time, value in zip(one.timestamps_ms.tolist(), one.values, strict=True)
             )
+
+
+def _line(fields: Sequence[str]) -> str:
+    return ",".join(map(_field, fields)) + "\n"
+
+
+def _field(text: str) -> str:
+    # csv.writer leaves a lone carriage return bare, which every reader takes for a line's end.
+    if any(char in text for char in ',"\r\n') or text != text.strip():
+        return '"' + text.replace('"', '""') + '"'
+    return text

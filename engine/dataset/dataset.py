@@ -56,10 +56,20 @@ class Dataset(Protocol):
         """See `engine.series.Queryable`."""
         ...
 
+    def select_derived(
+        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int
+    ) -> list[Series]:
+        """As `select`, of what rules recorded and of nothing else."""
+        ...
+
     def events(
         self, task_id: str, start_ms: int, end_ms: int, visible_at_ms: int
     ) -> Sequence[TaskEvent]:
         """See `engine.flush.EventSource`."""
+        ...
+
+    def all_events(self, start_ms: int, end_ms: int) -> list[TaskEvent]:
+        """Events of every task with start <= time <= end, in no particular order."""
         ...
 
 
@@ -97,9 +107,13 @@ class MemoryDataset:
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
         """See `engine.series.Queryable`."""
-        selection = Selection(matchers)
-        chosen = [series for series in self.series if selection.accepts(series.labels)]
-        return cut(chosen, start_ms, end_ms)
+        return chosen(self.series, Selection(matchers), start_ms, end_ms)
+
+    def select_derived(
+        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int
+    ) -> list[Series]:
+        """As `select`, of what rules recorded and of nothing else."""
+        return chosen(self.derived, Selection(matchers), start_ms, end_ms)
 
     def events(
         self, task_id: str, start_ms: int, end_ms: int, visible_at_ms: int
@@ -112,6 +126,17 @@ class MemoryDataset:
             and start_ms <= event.time_ms <= end_ms
             and event.flush_ms <= visible_at_ms
         ]
+
+    def all_events(self, start_ms: int, end_ms: int) -> list[TaskEvent]:
+        """Events of every task with start <= time <= end, in no particular order."""
+        return [one for one in self.recorded_events if start_ms <= one.time_ms <= end_ms]
+
+
+def chosen(
+    series: Sequence[Series], selection: Selection, start_ms: int, end_ms: int
+) -> list[Series]:
+    """The series that a selection accepts, cut to start <= t <= end."""
+    return cut([one for one in series if selection.accepts(one.labels)], start_ms, end_ms)
 
 
 def cut(series: Sequence[Series], start_ms: int, end_ms: int) -> list[Series]:

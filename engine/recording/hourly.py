@@ -6,6 +6,7 @@ count, and only then is the journal removed. Whatever a kill leaves is done agai
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -64,39 +65,49 @@ def series_of(content: JournalContent) -> tuple[tuple[Series, ...], tuple[Series
 
 def seal(folder: str, stem: str) -> Entry:
     """Write the hour's files of a journal; the manifest entry to append. Raises OSError."""
-    content = read_journal(str(Path(folder, journal_name(stem))))
-    files = []
-    if content.batches:
-        plain, derived = series_of(content)
-        files.append(
-            _place(
-                folder, "metrics", stem,
-                [batch.time_ms for batch in content.batches],
-                lambda path: write_parquet(path, plain, derived),
-            )
-        )  # fmt: skip
-    if content.events:
-        times = [event.time_ms for event in content.events]
-        files.append(
-            _place(folder, "events", stem, times, lambda path: write_events(path, content.events))
-        )
-    if content.log:
-        times = [time_ms for time_ms, _ in content.log]
-        files.append(_place(folder, "log", stem, times, lambda path: write_log(path, content.log)))
-    entry: Entry = {
-        "type": "sealed",
-        "stem": stem,
-        "files": files,
-        "slots": content.slots.to_json(),
-    }
+    path = str(Path(folder, journal_name(stem)))
+    try:
+        content = read_journal(path)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise OSError(errno.EIO, f"is no journal of this format ({error})", path) from error
+    plain, derived = series_of(content)
+    entry = write_hour(folder, stem, plain, derived, content.events, content.log)
+    entry["slots"] = content.slots.to_json()
     if content.torn_bytes:
         entry["torn_bytes"] = content.torn_bytes
     return entry
 
 
+def write_hour(
+    folder: str,
+    stem: str,
+    plain: Sequence[Series],
+    derived: Sequence[Series],
+    events: Sequence[TaskEvent],
+    log: Sequence[tuple[int, str]] = (),
+) -> Entry:
+    """Write the files of one hour; the manifest entry to append. Raises OSError."""
+    files = []
+    if plain or derived:
+        both = (*plain, *derived)
+        ends = [int(time) for one in both for time in one.timestamps_ms[[0, -1]]]
+        files.append(
+            _place(folder, "metrics", stem, ends, lambda path: write_parquet(path, plain, derived))
+        )
+    if events:
+        times = [event.time_ms for event in events]
+        files.append(_place(folder, "events", stem, times, lambda path: write_events(path, events)))
+    if log:
+        times = [time_ms for time_ms, _ in log]
+        files.append(_place(folder, "log", stem, times, lambda path: write_log(path, log)))
+    return {"type": "sealed", "stem": stem, "files": files}
+
+
 def _place(
     folder: str, kind: str, stem: str, times: Sequence[int], write: Callable[[str], None]
 ) -> Entry:
+    import pyarrow as pa
+
     name = f"{kind}-{stem}.parquet"
     path = str(Path(folder, name))
     temporary = f"{path}.tmp"
@@ -108,6 +119,9 @@ def _place(
     except OSError:
         Path(temporary).unlink(missing_ok=True)
         raise
+    except (pa.ArrowException, ValueError) as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise OSError(errno.EIO, f"cannot be written: {error}", path) from error
     sync_folder(folder)
     size = Path(path).stat().st_size
     return {

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.dataset.dataset import MemoryDataset, cut, union
+from engine.dataset.dataset import MemoryDataset, chosen, union
 from engine.dataset.errors import DataError
 from engine.dataset.parquet_form import read_parquet
 from engine.matching import Selection
@@ -19,7 +19,7 @@ from engine.recording.retention import sealed_files
 from engine.recording.slots import Slots, expand
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from engine.flush import TaskEvent
     from engine.recording.manifest import Entry
@@ -131,14 +131,15 @@ class Recording:
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
         """See `engine.series.Queryable`. Raises DataError if a file of the range is broken."""
-        selection = Selection(matchers)
-        found: list[Series] = []
-        for part in self._parts:
-            if part.start_ms <= end_ms and part.end_ms >= start_ms:
-                series = self._series(part, selection.name)
-                chosen = [one for one in series if selection.accepts(one.labels)]
-                found += cut(chosen, start_ms, end_ms)
-        return list(union(found))
+        return self._select(matchers, start_ms, end_ms, self._series)
+
+    def select_derived(
+        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int
+    ) -> list[Series]:
+        """As `select`, of what rules recorded and of nothing else."""
+        return self._select(
+            matchers, start_ms, end_ms, lambda part, name: self._whole(part, name).derived
+        )
 
     def events(
         self, task_id: str, start_ms: int, end_ms: int, visible_at_ms: int
@@ -159,6 +160,13 @@ class Recording:
                 found += self._events_of(str(Path(self.path, file["name"])))
         return [event for event in found if start_ms <= event.time_ms <= end_ms]
 
+    def history(self) -> list[Entry]:
+        """Manifest entries that tell of the agent and not of files, slots included."""
+        kept = [
+            entry for entry in self._entries if entry["type"] in {"restart", "rules", "interval"}
+        ]
+        return [*kept, {"type": "slots", "slots": self._slot_rows()}]
+
     @property
     def _head(self) -> Entry:
         return next((entry for entry in self._entries if entry["type"] == "recording"), {})
@@ -167,8 +175,25 @@ class Recording:
         rows = [row for entry in self._entries for row in entry.get("slots", ())]
         return rows + [row for content in self._open_hours for row in content.slots.to_json()]
 
+    def _select(
+        self,
+        matchers: Sequence[Matcher],
+        start_ms: int,
+        end_ms: int,
+        series_of_part: Callable[[Part, str], Sequence[Series]],
+    ) -> list[Series]:
+        selection = Selection(matchers)
+        found: list[Series] = []
+        for part in self._parts:
+            if part.start_ms <= end_ms and part.end_ms >= start_ms:
+                found += chosen(series_of_part(part, selection.name), selection, start_ms, end_ms)
+        return list(union(found))
+
+    def _whole(self, part: Part, name: str) -> MemoryDataset:
+        return part.content if part.content is not None else self._load(part.path, name)
+
     def _series(self, part: Part, name: str) -> Sequence[Series]:
-        whole = part.content if part.content is not None else self._load(part.path, name)
+        whole = self._whole(part, name)
         return [*whole.series, *whole.derived] if self._derived else whole.series
 
     def _load(self, path: str, name: str) -> MemoryDataset:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import os
 import threading
-from datetime import datetime, timezone
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.dataset.errors import DataError
-from engine.recording.hourly import journal_name, journals, seal
+from engine.recording.hourly import journal_name, journals, seal, write_hour
 from engine.recording.journal import Journal
 from engine.recording.lock import FolderLock
-from engine.recording.manifest import NAME, VERSION, Manifest
+from engine.recording.manifest import VERSION, Manifest
 from engine.recording.retention import Retention, expire
+from engine.timestamps import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from engine.flush import Flush
+    from engine.flush import Flush, TaskEvent
     from engine.labels import Labels
     from engine.recording.manifest import Entry
-    from engine.series import Float64Array
+    from engine.series import Float64Array, Series
 
 HOUR_MS = 3_600_000
 
@@ -119,6 +120,26 @@ class Recorder:
             {"type": "interval", "file": file, "group": group, "interval_ms": interval_ms}
         )
 
+    def write_hour(
+        self,
+        start_ms: int,
+        plain: Sequence[Series],
+        derived: Sequence[Series],
+        events: Sequence[TaskEvent] = (),
+    ) -> int:
+        """Add whole files, named by an hour; how many were written. Raises OSError."""
+        with self._guard:
+            if not (plain or derived or events) or self._manifest is None:
+                return 0
+            stem = self._free_stem(start_ms // HOUR_MS)
+            entry = write_hour(self.path, stem, plain, derived, events)
+            self._manifest.append(entry)
+            return len(entry["files"])
+
+    def adopt(self, entry: Entry) -> bool:
+        """Append another recording's manifest entry."""
+        return self._enter(entry)
+
     def close(self) -> None:
         """Finish the open hour as Parquet and let the folder go. Twice is fine."""
         with self._guard:
@@ -197,8 +218,10 @@ class Recorder:
 
     def _free_stem(self, hour: int) -> str:
         """`YYYYMMDDTHH`, with `-N` if the hour has files of an earlier start."""
-        start = datetime.fromtimestamp(hour * HOUR_MS / 1000, tz=timezone.utc)
-        base = start.strftime("%Y%m%dT%H")
+        try:
+            base = (EPOCH + timedelta(hours=hour)).strftime("%Y%m%dT%H")
+        except OverflowError:  # before year 1 or after 9999
+            base = f"hour{hour}"
         taken = {
             path.name.partition("-")[2].partition(".")[0] for path in Path(self.path).iterdir()
         }
@@ -243,6 +266,3 @@ def _unusable(path: str, error: OSError) -> DataError:
 
 def _user() -> str:
     return f"uid {os.geteuid()}"
-
-
-__all__ = ["NAME", "Recorder"]

@@ -36,6 +36,9 @@ class Retention:
         return {"metrics": self.metrics, "events": self.events, "log": self.log}[kind]
 
 
+FOREVER = Retention(*(Keep(1 << 62, 1 << 62) for _ in range(3)))
+
+
 def sealed_files(folder: str, entries: Sequence[Entry]) -> list[Entry]:
     """The files that a manifest tells of and that still exist, each once."""
     found: dict[str, Entry] = {}
