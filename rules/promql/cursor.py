@@ -16,7 +16,7 @@ CODE: Final = "promql"
 class Cursor:
     """The tokens of one expression, the next one to read, and the problems found so far.
 
-    `fail` ends the parse; `report` notes a problem that does not keep the rest from being read.
+    `fail` and `refuse` end the parse; `report` notes a problem that the rest can be read after.
     """
 
     def __init__(self, source: Source, tokens: list[Token]) -> None:
@@ -24,6 +24,7 @@ class Cursor:
         self.tokens = tokens
         self.index = 0
         self.problems: list[Problem] = []
+        self.deferred: list[Problem] = []
         self.open: list[Token] = []
 
     def peek(self, ahead: int = 0) -> Token:
@@ -75,6 +76,10 @@ class Cursor:
         """Note a problem and go on."""
         self.problems.append(Problem(self.source, span, message, hint, CODE))
 
+    def defer(self, span: Span, message: str, hint: str = "") -> None:
+        """Note an error of types: shown only if the syntax is right."""
+        self.deferred.append(Problem(self.source, span, message, hint, CODE))
+
     def refuse(self, span: Span, message: str, hint: str = "") -> NoReturn:
         """Note a problem and give up."""
         self.report(span, message, hint)
@@ -84,7 +89,9 @@ class Cursor:
         """Give up at the next token: it is not what was expected there."""
         token = self.peek()
         if token.kind is Kind.BAD:
-            self.refuse(token.span, token.message, token.hint or (hint() if hint else ""))
+            named = " expected " in token.message
+            message = token.message if named else f"{token.message}, expected {expected}"
+            self.refuse(token.span, message, token.hint or (hint() if hint else ""))
         if token.kind is Kind.END and self.open and expected.endswith(_CLOSERS):
             opener = self.open[-1]
             message = f'"{opener.text}" is never closed: expected {expected}'

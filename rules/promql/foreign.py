@@ -60,8 +60,19 @@ def match(text: str, start: int) -> Token | None:
     found = _OPERATOR.match(text, start)
     if found is not None and (found[0] != "!" or text[start : start + 2] not in {"!=", "!~"}):
         hint = OPERATORS[found[0]]
+        if found[0] == "." and (name := _dotted(text, start)):
+            hint = f'a name with dots is quoted inside braces: {{"{name}"}}'
         return _bad(text, start, found.end(), f'unexpected "{found[0]}"', hint)
     return None
+
+
+def _dotted(text: str, dot: int) -> str | None:
+    """The name around a dot, None if it is none."""
+    start = dot
+    while start > 0 and _NUMERIC.match(text, start - 1):
+        start -= 1
+    name = _NUMERIC.match(text, start)
+    return None if name is None or name[0].strip(".") != name[0] else shorten(name[0])
 
 
 def character(text: str, start: int) -> Token:
@@ -101,11 +112,11 @@ def numeric(text: str, start: int) -> Token:
     chunk = text[start:end]
     message = f'"{shorten(chunk)}" is neither a number nor a duration'
     meant = suggest_duration(chunk)
-    unit = _UNIT.fullmatch(chunk)
+    number = scaled_number(chunk)
     if meant is not None:
         hint = f"write {meant}"
-    elif unit is not None and (unit[2] or unit[3]):
-        hint = f"numbers take no such unit: write {_scaled(unit)}"
+    elif number is not None:
+        hint = f"numbers take no such unit: write {number}"
     elif chunk.count(".") > 1:
         hint = "an address or a version is a label's value: put it in quotes"
     elif re.search("[A-Za-z_]{2}", chunk):
@@ -116,7 +127,11 @@ def numeric(text: str, start: int) -> Token:
     return _bad(text, start, end, message, hint)
 
 
-def _scaled(unit: re.Match[str]) -> str:
+def scaled_number(text: str) -> str | None:
+    """A number with a unit of size (`10k`, `10MiB`) as PromQL writes it, or None."""
+    unit = _UNIT.fullmatch(text)
+    if unit is None or not (unit[2] or unit[3]):
+        return None
     power = " kmgtp".index((unit[2] or " ").lower())
     if not power:
         return unit[1]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import TYPE_CHECKING, Final
 
+from rules.durations import DurationError, parse_duration
 from rules.promql.ast import (
     Aggregate,
     Binary,
@@ -32,6 +33,16 @@ _EXAMPLES: Final = {
     ValueType.VECTOR: "x",
     ValueType.MATRIX: "x[5m]",
     ValueType.STRING: '"text"',
+}
+_USAGE: Final = {
+    "label_join": ("x", '"new_label"', '","', '"label"'),
+    "label_replace": ("x", '"new_label"', '"$1"', '"label"', '"(.*)"'),
+    "predict_linear": ("x[1h]", "4 * 3600"),
+    "clamp": ("x", "0", "100"),
+    "clamp_min": ("x", "0"),
+    "clamp_max": ("x", "100"),
+    "histogram_fraction": ("0", "0.2", "x"),
+    "vector": ("1",),
 }
 _COUNTS: Final = ("no arguments", "1 argument")
 
@@ -65,19 +76,28 @@ def _counted(count: int) -> str:
 
 def arguments(signature: Signature, node: Call, kinds: Sequence[ValueType], text: str) -> str:
     """A call with the right number of arguments, from those that are there."""
-    if len(node.args) > len(signature.args):
-        kept = [shown(arg, text) for arg in node.args[: len(signature.args)]]
-        return f"write {signature.name}({', '.join(kept)})"
-    given = list(zip(node.args, kinds, strict=True))
+    name = signature.name
+    written = [shown(arg, text) for arg in node.args]
+    if len(written) > len(signature.args):
+        for i, (whole, part) in enumerate(pairwise(node.args)):
+            glued = text[whole.span.start : part.span.end].replace(",", ".", 1)
+            if _is_number(glued):
+                merged = [*written[:i], glued, *written[i + 2 :]]
+                return f"a decimal point is a dot: {name}({', '.join(merged)})"
+    given = list(zip(written, kinds, strict=True))
     filled = []
-    for kind in signature.args:
-        found = next((pair for pair in given if pair[1] is kind), None)
-        if found is None:
-            filled.append(_EXAMPLES[kind])
-        else:
+    for kind, example in zip(signature.args, examples(signature), strict=True):
+        found = next((pair for pair in given if pair[1] is kind), (example, kind))
+        if found in given:
             given.remove(found)
-            filled.append(shown(found[0], text))
-    return f"write {signature.name}({', '.join(filled)})"
+        filled.append(found[0])
+    return f"write {name}({', '.join(filled)})"
+
+
+def examples(signature: Signature) -> Sequence[str]:
+    """An argument for each of the function's parameters."""
+    known = _USAGE.get(signature.name)
+    return known or [_EXAMPLES[kind] for kind in signature.args]
 
 
 def reordered(signature: Signature, kinds: Sequence[ValueType]) -> tuple[int, ...] | None:
@@ -104,6 +124,11 @@ def call_argument(node: Call, index: int, wanted: ValueType, text: str) -> str:
         return _range(node.func, arg, others, index, text)
     if wanted is ValueType.VECTOR and isinstance(arg, MatrixSelector | Subquery):
         return _instant(node.func, arg, others, index, text)
+    written = shown(arg, text)
+    if node.func == "scalar" and isinstance(arg, NumberLiteral):
+        return f"it is a scalar already: {written}"
+    if node.func == "vector" and isinstance(arg, VectorSelector | Aggregate | Call):
+        return f"it is an instant vector already: {written}"
     return argument(arg, wanted, text)
 
 
@@ -172,7 +197,7 @@ def argument(arg: Expr, wanted: ValueType, text: str) -> str:
             return f'put it in quotes: "{written}"'
         case ValueType.STRING, NumberLiteral():
             return f'put it in quotes: "{written}"'
-        case ValueType.SCALAR, StringLiteral(value=value) if _is_number(value):
+        case ValueType.SCALAR, StringLiteral(value=value) if _is_quantity(value):
             return f"remove the quotes: {value}"
         case ValueType.SCALAR, VectorSelector() | Aggregate() | Call():
             return f"write a number, or scalar({written}) if it is a single series"
@@ -196,6 +221,14 @@ def _is_number(text: str) -> bool:
     return True
 
 
+def _is_quantity(text: str) -> bool:
+    try:
+        parse_duration(text)
+    except DurationError:
+        return _is_number(text)
+    return True
+
+
 def aggregated(node: Aggregate, given: ValueType, text: str) -> str:
     """How to give an aggregation the instant vector it needs."""
     written = shown(node.expr, text)
@@ -206,7 +239,10 @@ def aggregated(node: Aggregate, given: ValueType, text: str) -> str:
                 f"over time it is {over_time}({written}); "
                 f"across series, reduce it first, as in {node.op}(rate({written}))"
             )
-        return f"reduce the range first, as in {node.op}(rate({written}))"
+        param = "" if node.param is None else f"{shown(node.param, text)}, "
+        hint = f"reduce the range first, as in {node.op}({param}rate({written}))"
+        over = f"; over time it is {over_time}({param}{written})"
+        return hint + over if over_time in FUNCTIONS else hint
     return argument(node.expr, ValueType.VECTOR, text)
 
 

@@ -51,11 +51,24 @@ def _range(cursor: Cursor, expr: Expr) -> Expr:
         step = _positive(cursor, "step")
     expected = '"]"' if colon else '":" or "]"'
     context = "subquery" if colon else "range"
-    closing = cursor.leave("]", context, expected, lambda: hints.after_range(cursor, opening))
+    if not cursor.at("]"):
+        _refuse_unitless(cursor, context, expected)
+    closing = cursor.leave("]", context, expected, lambda: hints.after_range(cursor))
     span = Span(expr.span.start, closing.span.end)
     if colon:
         return Subquery(span, expr, length, step)
     return _matrix(cursor, expr, length, span, opening.span.to(closing.span))
+
+
+def _refuse_unitless(cursor: Cursor, context: str, expected: str) -> None:
+    """Fail at a number without a unit rather than at what follows it: `[5 m]`, `[5, 1m]`."""
+    number, token = cursor.peek(-1), cursor.peek()
+    if number.kind is Kind.NUMBER and token.kind not in {Kind.END, Kind.BAD}:
+        message = f"unexpected {token.described} after {number.text} in {context}"
+        hint = hints.after_range(cursor)
+        cursor.refuse(
+            number.span.to(token.span), f"{message}, expected a duration, {expected}", hint
+        )
 
 
 def _matrix(cursor: Cursor, expr: Expr, length: Duration, span: Span, brackets: Span) -> Expr:
@@ -124,6 +137,8 @@ def _offset(cursor: Cursor, expr: Expr) -> Expr:
     direction = -1 if sign is not None and sign.text == "-" else 1
     offset = _duration(cursor, direction, None if sign is None else sign.span.start)
     span = Span(expr.span.start, offset.span.end)
+    if hints.spaced_duration(cursor):
+        _refuse_unitless(cursor, "offset", "an operator or the end of the expression")
     held = _holder(expr)
     if held is None:
         message = "offset must follow a selector, a range or a subquery"

@@ -89,5 +89,5 @@ def reduce_binary(
         scalar = lhs if lhs_type is not ValueType.VECTOR else rhs
         message = f"{keyword} (...) is only allowed between instant vectors"
         hint = f"{cursor.text(scalar.span)[:40]} matches every series: remove {keyword} (...)"
-        cursor.report(span, message, hint)
+        cursor.defer(span, message, hint)
     return Binary(span, name, op.token.span, lhs, rhs, op.return_bool, matching)

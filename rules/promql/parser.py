@@ -61,7 +61,7 @@ def parse(text: str | Source) -> Expr:
     if cursor.peek().kind is Kind.END:
         cursor.refuse(cursor.peek().span, "empty expression", "write one, as in up == 0")
     expr = _Expressions(cursor).whole()
-    problems = cursor.problems or [
+    problems = cursor.problems or cursor.deferred + [
         Problem(source, found.span, found.message, found.hint, CODE)
         for found in check(expr, source.text)
     ]

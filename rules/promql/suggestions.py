@@ -42,4 +42,4 @@ def function(name: str) -> str:
 
 def keyword(word: str, known: Iterable[str] = KEYWORDS) -> str | None:
     """A keyword with a similar name."""
-    return nearest(word, known, cutoff=0.6)
+    return nearest(word, known, cutoff=0.75) if len(word) > 1 else None

@@ -90,12 +90,12 @@ def check(expr: Expr, text: str) -> Iterator[Finding]:
             case Unary(op=op, expr=inner):
                 kind = type_of(inner)
                 if kind not in _COMPUTABLE:
-                    message = f"unary {op} needs a scalar or an instant vector, got {a(kind)}"
+                    message = f"unary {op} expects a scalar or an instant vector, got {a(kind)}"
                     yield Finding(node.span, message, mends.computable(inner, kind, text))
             case Subquery(expr=inner):
                 kind = type_of(inner)
                 if kind is not ValueType.VECTOR:
-                    message = f"a subquery needs an instant vector, got {a(kind)}"
+                    message = f"a subquery expects an instant vector, got {a(kind)}"
                     yield Finding(node.span, message, mends.subquery(inner, kind, text))
             case Aggregate():
                 yield from _check_aggregate(node, text)
@@ -111,7 +111,7 @@ def _check_binary(node: Binary, text: str) -> Iterator[Finding]:
     left, right = type_of(node.lhs), type_of(node.rhs)
     for side, kind in ((node.lhs, left), (node.rhs, right)):
         if kind not in _COMPUTABLE:
-            message = f'"{node.op}" needs scalars or instant vectors, got {a(kind)}'
+            message = f'"{node.op}" expects scalars or instant vectors, got {a(kind)}'
             yield Finding(side.span, message, mends.computable(side, kind, text, node))
     scalars = left is right is ValueType.SCALAR
     if node.return_bool and node.op not in COMPARISONS:
@@ -123,7 +123,7 @@ def _check_binary(node: Binary, text: str) -> Iterator[Finding]:
     if node.op in SET_OPERATORS and ValueType.SCALAR in {left, right}:
         name, side = ("left", node.lhs) if left is ValueType.SCALAR else ("right", node.rhs)
         shown = mends.shown(side, text)
-        message = f'"{node.op}" needs instant vectors on both sides; the {name} one is a scalar'
+        message = f'"{node.op}" expects instant vectors on both sides; the {name} one is a scalar'
         yield Finding(node.span, f"{message}: {shown}", mends.set_operand(node, side, text))
     if node.matching is not None:
         yield from _check_matching(node)
@@ -157,14 +157,14 @@ def _check_aggregate(node: Aggregate, text: str) -> Iterator[Finding]:
             else mends.argument(node.param, aggregator.param, text)
         )
         need = f"{a(aggregator.param)} as its first argument"
-        yield Finding(node.param.span, f"{node.op} needs {need}, got {a(param)}", hint)
+        yield Finding(node.param.span, f"{node.op} expects {need}, got {a(param)}", hint)
         if swapped:
             return
     if given is not wanted:
         hint = mends.aggregated(node, given, text)
-        yield Finding(node.expr.span, f"{node.op} needs {a(wanted)}, got {a(given)}", hint)
+        yield Finding(node.expr.span, f"{node.op} expects {a(wanted)}, got {a(given)}", hint)
     if isinstance(node.param, StringLiteral) and not node.param.value:
-        message = f"{node.op} needs a label name, got an empty string"
+        message = f"{node.op} expects a label name, got an empty string"
         yield Finding(node.param.span, message, 'name the label, as in "version"')
 
 
@@ -185,7 +185,7 @@ def _check_call(node: Call, text: str) -> Iterator[Finding]:
     if order is not None:
         first = wrong[0]
         message = (
-            f"{node.func} needs {a(signature.arg(first))} as its {mends.ordinal(first)} argument"
+            f"{node.func} expects {a(signature.arg(first))} as its {mends.ordinal(first)} argument"
         )
         hint = mends.swapped(node.func, tuple(node.args[i] for i in order), text)
         yield Finding(node.args[first].span, f"{message}, got {a(kinds[first])}", hint)
@@ -206,7 +206,7 @@ def _check_selector(node: VectorSelector, text: str) -> Iterator[Finding]:
                 yield Finding(node.span, message, mends.second_name(node, matcher, text))
                 return
     elif all(_matches_empty(matcher) for matcher in node.matchers):
-        message = "a selector needs at least one matcher that does not match the empty string"
+        message = "a selector expects at least one matcher that does not match the empty string"
         yield Finding(node.span, message, mends.empty_selector(node))
 
 

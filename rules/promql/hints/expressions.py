@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rules.durations import suggest_duration
-from rules.promql import suggestions
+from rules.promql import foreign, suggestions
 from rules.promql.functions import AGGREGATORS, FUNCTIONS
+from rules.promql.hints.rewrites import following, opener, parenthesised, preceding
 from rules.promql.tokens import (
     COMPARISONS,
     GROUP_WORDS,
@@ -37,6 +38,7 @@ _FOREIGN_WORDS: Final = {
         ("for", "labels", "annotations", "alert", "record", "keep_firing_for"),
         "that is a field of the rule, beside expr, and no part of the expression",
     ),
+    "over": "over time is a function: max_over_time(x[5m])",
     "where": 'labels are matched inside braces: x{label="value"}',
     "group": "grouping is written sum by (label) (x)",
     "in": 'several values are one regular expression: x{label=~"a|b"}',
@@ -58,7 +60,7 @@ def after_expression(cursor: Cursor, enclosing: Sequence[Token]) -> str:
     if token.kind is Kind.SYMBOL:
         return _symbol_after_expression(cursor, token, before)
     if token.kind is Kind.NAME:
-        return _word_after_expression(token, before, enclosing)
+        return _word_after_expression(cursor, token, before, enclosing)
     if token.kind in {Kind.NUMBER, Kind.DURATION, Kind.STRING}:
         if before.kind is Kind.NAME:
             return "an operator is missing between them: ==, !=, <, <=, >, >=, +, -, *, /"
@@ -92,26 +94,33 @@ def _symbol_after_expression(cursor: Cursor, token: Token, before: Token) -> str
         case "," if before.kind is Kind.NUMBER and cursor.peek(1).kind is Kind.NUMBER:
             digits = f"{before.text}{cursor.peek(1).text}"
             return f"numbers have no thousands separator: write {digits}"
+        case ":":
+            return "use == to compare; ranges and steps stand in brackets: x[1h:5m]"
         case _:
             return _OPERATORS_MEANT.get(token.text, "")
 
 
-def _word_after_expression(token: Token, before: Token, enclosing: Sequence[Token]) -> str:
+def _word_after_expression(
+    cursor: Cursor, token: Token, before: Token, enclosing: Sequence[Token]
+) -> str:
     word = token.word
     if word in GROUPING_WORDS:
-        return _misplaced_grouping(token, enclosing)
+        return _misplaced_grouping(cursor, token, enclosing)
     if word in MATCHING_WORDS | GROUP_WORDS:
-        return f"{word} (...) comes right after the operator: a / {word} (...) b"
+        labels = f"{word} {parenthesised(cursor, 1)}"
+        return f"{word} (...) comes right after the operator: a / {labels} b"
     if word == "bool":
         return "bool comes right after the comparison: a > bool b"
-    if word in _FOREIGN_WORDS:
-        return _FOREIGN_WORDS[word]
+    foreign_word = _FOREIGN_WORDS.get(word) or _FOREIGN_WORDS.get(before.word)
+    if foreign_word:
+        return foreign_word
     if before.text in FUNCTIONS or before.word in AGGREGATORS:
-        return f"arguments are put in parentheses: {before.text}({token.text} ...)"
+        return f"put the arguments in parentheses: {before.text}({following(cursor)})"
     if before.kind is Kind.NUMBER:
-        meant = suggest_duration(f"{before.text}{token.text}")
-        if meant is not None:
-            return f"write a duration without spaces: {meant}"
+        number = suggest_duration(f"{before.text}{token.text}")
+        number = number or foreign.scaled_number(f"{before.text}{token.text}")
+        if number:
+            return f"write {number}"
     meant = suggestions.keyword(word)
     if meant is not None:
         return f"did you mean {meant}?"
@@ -120,23 +129,27 @@ def _word_after_expression(token: Token, before: Token, enclosing: Sequence[Toke
     return f'an operator is missing before "{shorten(token.text)}"'
 
 
-def _misplaced_grouping(token: Token, enclosing: Sequence[Token]) -> str:
-    word = token.word
+def _misplaced_grouping(cursor: Cursor, token: Token, enclosing: Sequence[Token]) -> str:
+    if cursor.tokens[opener(cursor) - 1].word in GROUPING_WORDS:
+        return "an aggregation has one list of labels: put them all into it"
+    labels = f"{token.text} {parenthesised(cursor, 1)}"
     if enclosing and enclosing[-1].word in AGGREGATORS:
         name = enclosing[-1].text
-        return f"{word} (...) stands outside the parentheses: {name} {word} (...) (...)"
-    return f"{word} (...) belongs to an aggregation, as in sum {word} (label) (...)"
+        return f"{token.text} stands outside the parentheses: {name}(...) {labels}"
+    return f"{token.text} belongs to an aggregation: sum {labels} ({preceding(cursor)})"
 
 
 def for_operand(cursor: Cursor) -> str:
     """An expression was to start at the cursor."""
     token, before = cursor.peek(), cursor.peek(-1)
     if "bool" in {token.word, before.word if token.kind is Kind.END else ""}:
-        return "bool comes between the comparison and its right side: a > bool b"
+        order = "a > bool on (...) b" if before.is_symbol(")") else "a > bool b"
+        return f"bool comes right after the comparison, before the right side: {order}"
     if token.word in MATCHING_WORDS | GROUP_WORDS:
         return f"{token.word} (...) comes after an operator: a / {token.word} (...) b"
-    if before.is_symbol(")") and _closes_group_labels(cursor):
-        return "the parentheses were read as labels of the group: write group_left () (...)"
+    if before.is_symbol(")") and cursor.tokens[opener(cursor) - 1].word in GROUP_WORDS:
+        group = cursor.tokens[opener(cursor) - 1].text
+        return f"the parentheses were read as the group's labels: write {group} () (...)"
     if token.kind is Kind.END:
         return _unfinished(cursor, before)
     if token.kind is Kind.SYMBOL:
@@ -166,18 +179,13 @@ def _symbol_for_operand(cursor: Cursor, token: Token, before: Token) -> str:
         return "use == to compare values"
     if token.is_symbol("["):
         return "a range follows a selector: x[5m]"
+    if cursor.index == 0:
+        return "an expression is missing before it"
     if before.is_symbol(*PRECEDENCE) or before.word in PRECEDENCE:
         if token.is_symbol(*PRECEDENCE):
             return f'"{before.text}" and "{token.text}" cannot stand side by side'
         return f'complete it after "{before.text}"'
-    return "" if cursor.index == 0 else "an expression is missing before it"
-
-
-def _closes_group_labels(cursor: Cursor) -> bool:
-    place = -1
-    while not cursor.peek(place).is_symbol("(") and cursor.index + place > 0:
-        place -= 1
-    return cursor.peek(place - 1).word in GROUP_WORDS
+    return "an expression is missing before it"
 
 
 def for_unknown_function(name: Token) -> tuple[str, str]:
@@ -189,15 +197,17 @@ def for_unknown_function(name: Token) -> tuple[str, str]:
                 f'"{name.text}" stands between two expressions'
             )
         return message, f'"{name.text}" is a keyword'
-    return message, suggestions.function(name.text)
+    hint = suggestions.function(name.text)
+    return message, hint or "no function of Prometheus is called like this; check its spelling"
 
 
 def for_aggregation(cursor: Cursor, name: Token) -> str:
     """An aggregation's parenthesis was to come."""
-    token = cursor.peek()
-    if token.kind is Kind.NAME:
-        return f"put the expression in parentheses: {name.text} ... ({token.text} ...)"
-    return f"add the expression in parentheses: {name.text} by (...) (x)"
+    read = shorten(cursor.text(name.span.to(cursor.peek(-1).span)))
+    what = following(cursor)
+    if what == "...":
+        return f"add the expression in parentheses: {read} (x)"
+    return f"put the expression in parentheses: {read} ({what})"
 
 
 def for_aggregator_arguments(

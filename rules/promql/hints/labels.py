@@ -19,7 +19,7 @@ def after_matcher(cursor: Cursor) -> str:
                 return "separate matchers with a comma; all of them must match"
             return 'several values of a label are one regular expression: label=~"a|b"'
         return f"separate matchers with a comma: ..., {shorten(token.text)}"
-    if token.is_symbol(")", "]"):
+    if token.is_symbol(")", "]", "[", "("):
         return 'close the braces with "}"'
     if token.kind is Kind.END:
         return 'add the missing "}"'

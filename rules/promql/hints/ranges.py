@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rules.durations import format_duration, suggest_duration
+from rules.promql.ast import MatrixSelector, Subquery
 from rules.promql.functions import FUNCTIONS
 from rules.promql.tokens import Kind, Token, shorten
 
@@ -29,26 +30,33 @@ def for_duration(cursor: Cursor) -> str:
     return "write a duration, as in 5m"
 
 
-def after_range(cursor: Cursor, opening: Token) -> str:
+def after_range(cursor: Cursor) -> str:
     """A range's duration is complete, and no bracket follows."""
-    token = cursor.peek()
-    written = cursor.source.text[opening.span.end : token.span.end]
-    end = cursor.peek(1)
-    if token.kind is Kind.DURATION or token.kind is Kind.NAME:
-        meant = suggest_duration(written)
-        if meant is not None:
-            return f"write it without spaces: [{meant}]"
+    token, before = cursor.peek(), cursor.peek(-1)
+    meant = spaced_duration(cursor)
+    if meant is not None:
+        return f"write it without spaces: {meant}"
     if token.kind is Kind.END:
         return 'add the missing "]"'
     if token.is_symbol(")", "}"):
         return f'close the range with "]" before "{token.text}"'
-    if token.is_symbol(",") and end.kind is Kind.DURATION:
-        return f"range and step are separated by a colon: [{cursor.peek(-1).text}:{end.text}]"
+    if token.is_symbol(",") and cursor.peek(1).kind in {Kind.DURATION, Kind.NUMBER}:
+        return f"range and step are separated by a colon: [{before.text}:{cursor.peek(1).text}]"
     return "a range is [5m]; a subquery is [1h:] or [1h:1m]"
+
+
+def spaced_duration(cursor: Cursor) -> str | None:
+    """The duration that the tokens before and after the cursor spell, if they do."""
+    token, before = cursor.peek(), cursor.peek(-1)
+    if token.kind not in {Kind.NAME, Kind.DURATION}:
+        return None
+    return suggest_duration(cursor.text(before.span.to(token.span)))
 
 
 def for_range_elsewhere(cursor: Cursor, expr: Expr, brackets: Span) -> str:
     """A range follows something that is no selector."""
+    if isinstance(expr, MatrixSelector | Subquery):
+        return "keep one range"
     length = cursor.text(brackets)[1:-1].strip()
     written = cursor.text(expr.span)
     subquery = f"{shorten(written)}[{length}:]"
