@@ -35,12 +35,17 @@ class GpuProbe:
         self._refused: set[str] = set()
         self._count = 0
         self._stopped = False
+        self._off = ProbeStatus(self.name, "off", "stopped")
 
     def start(self, options: ProbeOptions, emit: Callable[[Reading], None]) -> ProbeStatus:
-        """Open NVML; `options` are not used. An absent library is looked for again each minute."""
+        """Open NVML; `options` are not used. Off when there is none: a node without GPUs."""
         del options
         self._emit = emit
         self._sampler.start(PATIENCE_SECONDS)
+        error = self._sampler.error()
+        if error is not None:
+            self.stop()
+            self._off = ProbeStatus(self.name, "off", error.reason, error.detail, error.mend)
         return self.status()
 
     def poll(self) -> None:
@@ -64,10 +69,10 @@ class GpuProbe:
     def status(self) -> ProbeStatus:
         """The present state."""
         if self._stopped or self._emit is None:
-            return ProbeStatus(self.name, "off", "stopped")
+            return self._off
         error = self._sampler.error()
-        if error is not None:
-            return ProbeStatus(self.name, "off", error.reason, error.detail, error.mend)
+        if error is not None:  # it worked before; it is asked again each minute
+            return ProbeStatus(self.name, "degraded", error.reason, error.detail, error.mend)
         silent = self._sampler.silent_seconds()
         if silent > SILENT_SECONDS:
             detail = f"NVML has not answered for {silent:.0f} s"

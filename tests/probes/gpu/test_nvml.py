@@ -87,6 +87,21 @@ def test_an_nvml_that_does_not_open_is_a_probe_that_is_off_for_a_reason(
     assert status.mend
 
 
+def test_a_driver_that_leaves_while_the_agent_runs_degrades_the_probe_and_may_come_back() -> None:
+    answers = [Binding((40, [])), Binding(init=9), Binding((60, []))]
+    sampler = Sampler(lambda: Nvml(answers.pop(0)), sample_seconds=3600)
+    probe = GpuProbe(sampler)
+    readings: list[Reading] = []
+    assert probe.start(ProbeOptions(), readings.append).state == "attached"
+    sampler._ask(None)
+    assert (probe.status().state, probe.status().reason) == ("degraded", "driver_absent")
+    sampler._ask(None)
+    probe.collect()
+    assert probe.status().state == "attached"
+    probe.stop()
+    assert [each.value for each in readings if isinstance(each, Level)] == [50.0]
+
+
 def test_a_partitioned_gpu_degrades_the_probe_and_the_others_are_read() -> None:
     binding = Binding((BindingError(3), [1]), (40, []))
     readings: list[Reading] = []
