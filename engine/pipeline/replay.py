@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.alerts.alert import AlertState
-from engine.pipeline.timeline import EvaluationLog, timeline
+from engine.pipeline.timeline import EvaluationLog, recorded_group, timeline
 from engine.rulegroup.dependencies import components, read_by_others
 from engine.rulegroup.options import GroupOptions
 from engine.rulegroup.overlay import Overlay
@@ -71,17 +71,25 @@ def replay(
     end_ms: int | None = None,
     options: GroupOptions | None = None,
     *,
+    interval_ms: int | None = None,
     fill: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> ReplayResult:
     """Evaluate every rule at every time in [start, end] (default: all of the data).
 
     Of a recording only the times are evaluated that were evaluated live; `fill` evaluates
-    the skipped ones too. `progress` hears the share that is done, 0 to 1.
+    the skipped ones too. `interval_ms` is the interval of groups that name none; without it a
+    recording's own holds, else that of `options`. `progress` hears the share that is done, 0 to 1.
+
+    Raises DataError for data that turn out to be broken.
     """
     first = dataset.start_ms if start_ms is None else start_ms
     last = dataset.end_ms if end_ms is None else end_ms
-    run = _Run(files, dataset, first, last, options or GroupOptions(), fill=fill)
+    options = options or GroupOptions()
+    if interval_ms is not None:
+        files = [_with_interval(file, interval_ms) for file in files]
+        options = replace(options, interval_ms=interval_ms)
+    run = _Run(files, dataset, first, last, options, fill=fill)
     edges = run.edges()
     for index, (from_ms, to_ms) in enumerate(pairwise(edges)):
         run.chunk(from_ms, to_ms)
@@ -125,9 +133,11 @@ class _Run:
         self._dataset = dataset
         self._start_ms, self._end_ms = start_ms, end_ms
         self._options = options
-        log = dataset if isinstance(dataset, EvaluationLog) and not fill else None
+        recorded = dataset if isinstance(dataset, EvaluationLog) else None
+        log = None if fill else recorded
         self._planned: list[_Planned] = []
-        for group in (group for file in files for group in file.groups):
+        for written in (group for file in files for group in file.groups):
+            group = _as_recorded(written, recorded)
             when = timeline(group, options, start_ms, end_ms, log)
             self._planned += [
                 _Planned(RuleRunner(rule, group, options, RuleState()), when)
@@ -138,7 +148,7 @@ class _Run:
         self._components = components(list(zip(rules, offsets, strict=True)))
         for planned, read in zip(self._planned, read_by_others(rules), strict=True):
             planned.is_read = read
-        self._overlay = Overlay(dataset, rules, start_ms - max(offsets, default=0))
+        self._overlay = Overlay(dataset.with_derived(), rules, start_ms - max(offsets, default=0))
         self._history = _History()
 
     def edges(self) -> list[int]:
@@ -230,3 +240,20 @@ class _Run:
                 if before is None
                 else replace(before, count=before.count + 1)
             )
+
+
+def _with_interval(file: RuleFile, interval_ms: int) -> RuleFile:
+    """The file with the interval given to groups that name none."""
+    groups = (
+        replace(group, interval_ms=interval_ms) if group.interval_ms is None else group
+        for group in file.groups
+    )
+    return replace(file, groups=tuple(groups))
+
+
+def _as_recorded(group: Group, log: EvaluationLog | None) -> Group:
+    """The group with the interval that it had live, if it names none itself."""
+    key = recorded_group(group, log) if log is not None and group.interval_ms is None else None
+    if log is None or key is None:
+        return group
+    return replace(group, interval_ms=log.intervals.get(key))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from engine.rulegroup.options import GroupOptions
     from engine.series import Int64Array
@@ -38,6 +39,16 @@ class EvaluationLog(Protocol):
         """When the agent started, unix milliseconds."""
         ...
 
+    @property
+    def groups(self) -> Sequence[tuple[str, str]]:
+        """(file, group) of every group with a logged slot."""
+        ...
+
+    @property
+    def intervals(self) -> Mapping[tuple[str, str], int]:
+        """Evaluation interval in milliseconds by (file, group)."""
+        ...
+
     def slots(self, file: str, group: str) -> Slots:
         """The evaluated and skipped times of a group; both empty if it is not known."""
         ...
@@ -64,6 +75,21 @@ def grid(start_ms: int, end_ms: int, interval_ms: int) -> Int64Array:
     return np.arange(first, end_ms + 1, interval_ms, dtype=np.int64)
 
 
+def recorded_group(group: Group, log: EvaluationLog) -> tuple[str, str] | None:
+    """The (file, group) under which a group is in the log; None: it was not evaluated live.
+
+    Where the rule file has another path now, the same file name decides, then the group's name.
+    """
+    if (group.file, group.name) in log.groups:
+        return group.file, group.name
+    named = [key for key in log.groups if key[1] == group.name]
+    same_file = [key for key in named if Path(key[0]).name == Path(group.file).name]
+    for candidates in (same_file, named):
+        if len(candidates) == 1:
+            return candidates[0]
+    return None
+
+
 def timeline(
     group: Group,
     options: GroupOptions,
@@ -76,18 +102,24 @@ def timeline(
     times_ms = grid(start_ms, end_ms, interval_ms)
     if log is None:
         return Timeline(times_ms)
-    slots = log.slots(group.file, group.name)
-    if len(slots.evaluated) and _interval(slots) == interval_ms:
-        times_ms = times_ms[np.isin(times_ms, slots.evaluated)]
+    key = recorded_group(group, log)
+    if key is None:
+        times_ms = times_ms[~np.isin(times_ms, _missed_by_all(log))]
+    elif log.intervals.get(key) == interval_ms:
+        times_ms = times_ms[np.isin(times_ms, log.slots(*key).evaluated)]
     else:
-        times_ms = times_ms[~np.isin(times_ms, slots.skipped)]
+        times_ms = times_ms[~np.isin(times_ms, log.slots(*key).skipped)]
     return Timeline(times_ms, _resets(times_ms, log.restarts, options.max_down_ms))
 
 
-def _interval(slots: Slots) -> int:
-    """The interval that the group had when it was recorded; 0 if that cannot be told."""
-    steps = np.diff(np.union1d(slots.evaluated, slots.skipped))
-    return int(steps.min()) if len(steps) else 0
+def _missed_by_all(log: EvaluationLog) -> Int64Array:
+    """Times at which some group was skipped and none evaluated: the agent was not there."""
+    slots = [log.slots(*key) for key in log.groups]
+    nothing = np.empty(0, dtype=np.int64)
+    skipped = np.concatenate([nothing, *(own.skipped for own in slots)])
+    evaluated = np.concatenate([nothing, *(own.evaluated for own in slots)])
+    missed: Int64Array = np.setdiff1d(skipped, evaluated)
+    return missed
 
 
 def _resets(times_ms: Int64Array, restarts: Sequence[int], max_down_ms: int) -> frozenset[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from engine.promql.engine import Options, evaluate
@@ -30,7 +30,7 @@ class GroupOptions:
     """The global settings. `query_offset_ms` and `interval_ms` hold where a group says nothing.
 
     `external_labels` and `external_url` are what templates see. `max_down_ms`: after a longer
-    outage alert state starts anew.
+    outage alert state starts anew. `engine.default_step_ms` follows `interval_ms`.
     """
 
     interval_ms: int = 10_000
@@ -40,6 +40,11 @@ class GroupOptions:
     max_down_ms: int = MAX_DOWN_MS
     engine: Options = field(default_factory=Options)
     evaluate: Evaluate = evaluate
+
+    def __post_init__(self) -> None:
+        # A subquery's default step is the global interval, never the group's.
+        engine = replace(self.engine, default_step_ms=self.interval_ms)
+        object.__setattr__(self, "engine", engine)
 
     def interval_of(self, group: Group) -> int:
         """The group's evaluation interval in milliseconds."""
