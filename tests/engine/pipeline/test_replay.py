@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -121,7 +122,7 @@ def test_an_axis_at_once_and_one_time_after_another_give_the_same(
         [rules.file(*groups)], data.dataset(), 0, 190_000, GroupOptions(), fill=False
     )
     edges = run.edges()
-    for from_ms, to_ms in zip(edges, edges[1:], strict=False):
+    for from_ms, to_ms in pairwise(edges):
         run.chunk(from_ms, to_ms)
     own = [column.between(labels, -(10**9), 10**9) for labels, column in run._overlay._own.items()]
     assert columns([series for series in own if series]) == live.written()
