@@ -11,6 +11,7 @@ from engine.rulegroup.state import MAX_DOWN_MS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from engine.config.model import Config
     from engine.promql.value import Axis, Result
     from engine.series import Queryable
     from rules.model import Group
@@ -45,6 +46,17 @@ class GroupOptions:
         # A subquery's default step is the global interval, never the group's.
         engine = replace(self.engine, default_step_ms=self.interval_ms)
         object.__setattr__(self, "engine", engine)
+
+    @classmethod
+    def of(cls, config: Config, engine: Options | None = None) -> GroupOptions:
+        """The settings of a configuration; `engine` for what it does not say."""
+        return cls(
+            interval_ms=config.evaluation_interval.ms,
+            external_labels=config.external_labels,
+            external_url=config.external_url,
+            max_down_ms=config.restart_grace.ms,
+            engine=replace(engine or Options(), lookback_ms=config.lookback.ms),
+        )
 
     def interval_of(self, group: Group) -> int:
         """The group's evaluation interval in milliseconds."""

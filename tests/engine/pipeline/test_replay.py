@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.alerts.alert import AlertState
+from engine.dataset import MemoryDataset
 from engine.flush import TaskEvent
 from engine.labels import Labels
 from engine.pipeline import replay as replay_module
@@ -25,10 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from engine.dataset import MemoryDataset
     from engine.series import Series
     from rules.model import Group, Rule
-    from rules.promql.ast import Matcher
     from tests.engine.conftest import Data, Live, Rules, RunLive
 
 WAIT = Labels.of(__name__="comm_wait_ratio", task_id="a", rank="0")
@@ -133,15 +132,13 @@ def test_an_axis_at_once_and_one_time_after_another_give_the_same(
     assert {(own.rule, own.message) for own in result.failures} == set(failed)
 
 
-@dataclass
-class Logged:
-    """A dataset with a log of evaluations, as a recording has it."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Logged(MemoryDataset):
+    """A dataset with a log of evaluations, as a recording has it; times in seconds."""
 
-    data: MemoryDataset
     evaluated: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     skipped: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     restarts: tuple[int, ...] = ()
-    notices: tuple[str, ...] = ()
 
     @property
     def groups(self) -> tuple[tuple[str, str], ...]:
@@ -158,28 +155,16 @@ class Logged:
             np.array(self.skipped.get(key, []), dtype=np.int64) * 1000,
         )
 
-    @property
-    def start_ms(self) -> int:
-        return self.data.start_ms
 
-    @property
-    def end_ms(self) -> int:
-        return self.data.end_ms
-
-    @property
-    def series_count(self) -> int:
-        return self.data.series_count
-
-    def with_derived(self) -> Logged:
-        return self
-
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
-        return self.data.select(matchers, start_ms, end_ms)
-
-    def events(
-        self, task_id: str, start_ms: int, end_ms: int, visible_at_ms: int
-    ) -> Sequence[TaskEvent]:
-        return self.data.events(task_id, start_ms, end_ms, visible_at_ms)
+def logged_data(
+    data: Data,
+    evaluated: dict[tuple[str, str], list[int]],
+    skipped: dict[tuple[str, str], list[int]] | None = None,
+    restarts: tuple[int, ...] = (),
+) -> Logged:
+    return Logged(
+        data.dataset().series, evaluated=evaluated, skipped=skipped or {}, restarts=restarts
+    )
 
 
 def live_with_outage(
@@ -189,8 +174,8 @@ def live_with_outage(
     live = _killed(group, data, down, path, end)
     slots = list(range(0, end + 1, 10))
     missed = [second for second in slots if down[0] < second <= down[1]]
-    logged = Logged(
-        data.dataset(),
+    logged = logged_data(
+        data,
         {("rules.yaml", "group"): [second for second in slots if second not in missed]},
         {("rules.yaml", "group"): missed},
         (0, down[1] * 1000),
@@ -267,7 +252,7 @@ def test_a_replay_skips_what_was_skipped_and_begins_anew_where_the_agent_did(
 
 def test_a_rule_file_under_another_path_is_still_the_recorded_one(rules: Rules, data: Data) -> None:
     data.add(WAIT, 0, [0.5] * 10)
-    logged = Logged(data.dataset(), {("/etc/rules/comm.yaml", "group"): [0, 10, 20]})
+    logged = logged_data(data, {("/etc/rules/comm.yaml", "group"): [0, 10, 20]})
     rule = rules.alert("Waiting", "comm_wait_ratio > 0.3")
     for file, evaluations in (("mine/comm.yaml", 3), ("other.yaml", 3)):
         group = rules.group(rule, file=file)
@@ -279,8 +264,8 @@ def test_a_group_that_was_not_live_misses_only_when_the_agent_was_down(
 ) -> None:
     data.add(WAIT, 0, [0.5] * 10)
     one, two = ("rules.yaml", "one"), ("rules.yaml", "two")
-    logged = Logged(
-        data.dataset(),
+    logged = logged_data(
+        data,
         {one: [0, 10, 20, 60, 70, 80, 90], two: [0, 10, 60, 70, 80, 90]},
         {one: [30, 40, 50], two: [20, 30, 40, 50]},
     )

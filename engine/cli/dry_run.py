@@ -1,0 +1,158 @@
+"""`stallwatch dry-run`: what rules would have said about recorded data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from engine.cli.data import DATA_HELP, add_range, open_noticed, read_range
+from engine.pipeline.replay import replay
+from engine.pipeline.report import alert_table, report
+from engine.promql.engine import Options
+from engine.rulegroup.options import GroupOptions
+from rules.durations import DurationError, parse_duration
+from rules.errors import StallwatchError
+from rules.loader import load_paths
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    from engine.pipeline.replay import ReplayResult
+
+
+class DryRunCommand:
+    """Run rules against recorded data."""
+
+    summary = "run rules against recorded data: which alerts would have fired, and when"
+    example = (
+        "stallwatch dry-run --rules rules/packs/comm.yaml --data /var/lib/stallwatch/recording"
+    )
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        parser.add_argument(
+            "--rules", nargs="+", required=True, metavar="PATH", help="file, directory or glob"
+        )
+        parser.add_argument("--data", required=True, metavar="PATH", help=DATA_HELP)
+        add_range(parser)
+        parser.add_argument(
+            "--interval",
+            metavar="DURATION",
+            help="evaluation interval of groups that name none; default: the recording's, else 10s",
+        )
+        parser.add_argument(
+            "--fill",
+            action="store_true",
+            help="also evaluate the times that the recording says were skipped",
+        )
+        parser.add_argument(
+            "--config",
+            metavar="PATH",
+            help="take external labels, intervals and look-back from a stallwatch.yaml",
+        )
+        parser.add_argument(
+            "--no-delayed-name-removal",
+            action="store_true",
+            help="drop metric names at once, as Prometheus 2 did",
+        )
+        parser.add_argument(
+            "--fail-on-alert", action="store_true", help="exit 1 if any alert fires"
+        )
+        parser.add_argument("--format", choices=("table", "json"), default="table")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Replay and print; exit 1 when a rule failed, or an alert fired under --fail-on-alert."""
+        interval_ms = None if args.interval is None else _interval(args.interval)
+        files = load_paths(args.rules)
+        data = open_noticed(args.data)
+        start_ms, end_ms = read_range(args, data)
+        options = _options(args.config, delayed_name_removal=not args.no_delayed_name_removal)
+        with _progress() as progress:
+            result = replay(
+                files,
+                data,
+                start_ms,
+                end_ms,
+                options,
+                interval_ms=interval_ms,
+                fill=args.fill,
+                progress=progress,
+            )
+        if args.format == "json":
+            print(json.dumps(report(result), ensure_ascii=False, indent=2))
+        else:
+            _print_table(result)
+        _tell_failures(result)
+        fired = args.fail_on_alert and result.alerts
+        return 1 if fired or result.failures else 0
+
+
+def _interval(text: str) -> int:
+    try:
+        interval_ms = parse_duration(text)
+    except DurationError as error:
+        raise StallwatchError(f"stallwatch: --interval: {error}") from None
+    if interval_ms <= 0:
+        raise StallwatchError("stallwatch: --interval: must be longer than 0")
+    return interval_ms
+
+
+def _options(config: str | None, *, delayed_name_removal: bool) -> GroupOptions:
+    engine = Options(delayed_name_removal=delayed_name_removal)
+    if config is None:
+        return GroupOptions(engine=engine)
+    # pydantic is slow to import, and most dry-runs need no configuration.
+    from engine.config.loader import load_config
+
+    return GroupOptions.of(load_config(config), engine)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[float], None] | None]:
+    """A bar on stderr, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("replaying", total=1.0)
+        yield lambda share: bar.update(task, completed=share)
+
+
+def _print_table(result: ReplayResult) -> None:
+    from rich.console import Console
+
+    # On a terminal rich folds to its width; in a pipe every line stays whole.
+    console = Console() if sys.stdout.isatty() else Console(width=240)
+    if result.alerts:
+        console.print(alert_table(result))
+    count = len(result.alerts)
+    console.print(
+        f"{count} {'alert' if count == 1 else 'alerts'} fired; {result.series} series, "
+        f"{result.evaluations} rule evaluations",
+        highlight=False,
+    )
+
+
+def _tell_failures(result: ReplayResult) -> None:
+    """What a rule could not do goes to stderr, so that JSON stays JSON."""
+    for failure in result.failures:
+        times = "once" if failure.count == 1 else f"{failure.count} times"
+        print(
+            f"{failure.file}: group {failure.group}: rule {failure.rule}: failed {times}, first at "
+            f"{failure.first_ms / 1000:.3f}: {failure.message}",
+            file=sys.stderr,
+        )
+    for warning in result.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if result.template_errors:
+        print(
+            f"warning: {result.template_errors} templates could not be expanded; the alerts' texts "
+            "say why",
+            file=sys.stderr,
+        )

@@ -1,0 +1,104 @@
+"""A dry-run's outcome for people (a table) and for programs (JSON)."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from engine.promql.json_encoding import format_value
+from rules.durations import format_duration
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from engine.alerts.alert import Alert, EvidenceEntry
+    from engine.pipeline.replay import ReplayResult
+
+
+def report(result: ReplayResult) -> dict[str, Any]:
+    """The JSON of `dry-run --format json`: times are unix seconds."""
+    return {
+        "series": result.series,
+        "evaluations": result.evaluations,
+        "start": seconds(result.start_ms),
+        "end": seconds(result.end_ms),
+        "alerts": [_alert(alert) for alert in result.alerts],
+    }
+
+
+def seconds(time_ms: int) -> int | float:
+    """Unix seconds, without a fraction where there is none."""
+    return time_ms // 1000 if time_ms % 1000 == 0 else time_ms / 1000
+
+
+def _alert(alert: Alert) -> dict[str, Any]:
+    return {
+        "alertname": alert.labels.get("alertname"),
+        "labels": alert.labels.to_dict(),
+        "annotations": alert.annotations,
+        "evidence": list(alert.evidence),
+        "active_at": seconds(alert.active_at_ms),
+        "fired_at": _seconds_or_none(alert.fired_at_ms),
+        "resolved_at": _seconds_or_none(alert.resolved_at_ms),
+        # JSON has no NaN and no infinity: those are strings, as in Prometheus' API.
+        "value": alert.value if math.isfinite(alert.value) else format_value(alert.value),
+    }
+
+
+def _seconds_or_none(time_ms: int | None) -> int | float | None:
+    return None if time_ms is None else seconds(time_ms)
+
+
+def alert_table(result: ReplayResult) -> Table:
+    """One row per alert: when, for how long, what, how much, why."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("fired (UTC)", no_wrap=True)
+    table.add_column("duration", justify="right", no_wrap=True)
+    table.add_column("alert")
+    table.add_column("labels")
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("evidence")
+    for alert in result.alerts:
+        labels = ", ".join(f"{name}={value}" for name, value in alert.labels.without("alertname"))
+        table.add_row(
+            _clock(alert.fired_at_ms or 0),
+            _lasted(alert),
+            escape(alert.labels.get("alertname")),
+            escape(labels),
+            f"{alert.value:.4g}",
+            escape("\n".join(map(evidence_text, alert.evidence))),
+        )
+    return table
+
+
+def evidence_text(entry: EvidenceEntry) -> str:
+    """One entry in one line: `rank 0 python[17] 10.0.0.1:4000 -> 10.0.0.2:29500: 12 retransmits`."""
+    who = f"rank {entry['rank']}" if entry.get("rank") else "no rank"
+    if entry.get("comm") or entry.get("pid"):
+        who += f" {entry.get('comm', '')}[{entry.get('pid', '?')}]"
+    if "retransmits" in entry:
+        path = f"{_end(entry, 'src', 'sport')} -> {_end(entry, 'dst', 'dport')}"
+        return f"{who} {path}: {entry['retransmits']} retransmits"
+    shown = {"rank", "comm", "pid", "first", "last"}
+    rest = ", ".join(f"{name} {value}" for name, value in entry.items() if name not in shown)
+    return f"{who}: {rest}"
+
+
+def _end(entry: EvidenceEntry, address: str, port: str) -> str:
+    host = str(entry.get(address, "?"))
+    return f"[{host}]:{entry.get(port, '?')}" if ":" in host else f"{host}:{entry.get(port, '?')}"
+
+
+def _clock(time_ms: int) -> str:
+    at = datetime.fromtimestamp(time_ms // 1000, tz=timezone.utc)
+    return f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def _lasted(alert: Alert) -> str:
+    if alert.fired_at_ms is None or alert.resolved_at_ms is None:
+        return "firing"
+    return format_duration(alert.resolved_at_ms - alert.fired_at_ms)
