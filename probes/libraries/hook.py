@@ -53,16 +53,26 @@ class LinkerHook:
     """
 
     def __init__(self) -> None:
-        kinds = {"on_link": ProgramType.UPROBE, "on_exec": ProgramType.TRACEPOINT}
-        self._bpf: BpfObject = load(SOURCE, kinds)
         self._attached: dict[FileKey, Attachment | None] = {}
         self._lost = 0
         self.deaf = ""
+        self._bpf = self._hear_execs()
+        self._touched: EventReader = self._bpf.events("touched", RING_PAGES)
+
+    def _hear_execs(self) -> BpfObject:
+        kinds = {"on_link": ProgramType.UPROBE}
+        bpf = load(SOURCE, kinds | {"on_exec": ProgramType.TRACEPOINT})
         try:
-            self._touched: EventReader = self._bpf.events("touched", RING_PAGES)
-            self._bpf.attach_tracepoint("on_exec", "sched", "sched_process_exec")
-        except UnavailableError as error:
-            self.deaf = error.detail
+            bpf.attach_tracepoint("on_exec", "sched", "sched_process_exec")
+        except UnavailableError:
+            # Raw tracepoints need no tracefs.
+            bpf.close()
+            bpf = load(SOURCE, kinds | {"on_exec": ProgramType.RAW_TRACEPOINT})
+            try:
+                bpf.attach_raw_tracepoint("on_exec", "sched_process_exec")
+            except UnavailableError as error:
+                self.deaf = error.detail
+        return bpf
 
     @property
     def linkers(self) -> int:

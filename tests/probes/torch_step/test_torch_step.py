@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.readings import Count, Gone, Level, ProbeOptions, Reading, Watched
+from probes.torch_step.probe import TorchStepProbe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Program:
+    """A running stand-in."""
+
+    def __init__(self, path: Path, *prefix: str) -> None:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = subprocess.Popen([*prefix, str(path)], text=True, **pipes)  # type: ignore[call-overload]
+        self.pid = int(self._line())
+
+    def _line(self) -> str:
+        return str(self.process.stdout.readline()).strip()
+
+    def do(self, word: str, first: int = 0, second: int = 0) -> str:
+        self.process.stdin.write(f"{word} {first} {second}\n")
+        self.process.stdin.flush()
+        return self._line()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+class Driver:
+    """Does with the probe what the agent does."""
+
+    def __init__(self) -> None:
+        self.probe = TorchStepProbe()
+        self.readings: list[Reading] = []
+        self.status = self.probe.start(ProbeOptions(), self.readings.append)
+
+    def flush(self) -> list[Reading]:
+        self.probe.poll()
+        self.probe.collect()
+        readings = self.readings.copy()
+        self.readings.clear()
+        return readings
+
+    def produced(self) -> int:
+        return dict(self.probe.produced().produced)[""]
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    driver = Driver()
+    yield driver
+    driver.probe.stop()
+
+
+@pytest.fixture
+def start(stand_in: Path) -> Iterator[Callable[..., Program]]:
+    programs: list[Program] = []
+
+    def run(*prefix: str) -> Program:
+        programs.append(Program(stand_in, *prefix))
+        return programs[-1]
+
+    yield run
+    for program in programs:
+        program.end()
+
+
+def total(readings: list[Reading], metric: str, pid: int) -> float:
+    counts = [each for each in readings if isinstance(each, Count) and each.metric == metric]
+    return sum(each.delta for each in counts if each.process and each.process.pid == pid)
+
+
+def level(readings: list[Reading], metric: str, pid: int) -> float | None:
+    levels = [each for each in readings if isinstance(each, Level) and each.metric == metric]
+    values = [each.value for each in levels if each.process and each.process.pid == pid]
+    assert len(values) <= 1
+    return values[0] if values else None
+
+
+def weight(readings: list[Reading]) -> int:
+    return sum(each.weight for each in readings if isinstance(each, Count | Level))
+
+
+@pytest.mark.root
+def test_every_step_and_its_wait_are_counted(driver: Driver, start: Callable[..., Program]) -> None:
+    program = start()
+    first = driver.flush()
+    assert [each.process.pid for each in first if isinstance(each, Watched)] == [program.pid]
+    program.do("steps", 20, 5000)
+    readings = driver.flush()
+    assert total(readings, "steps_total", program.pid) == 20
+    assert total(readings, "comm_wait_seconds_total", program.pid) > 20 * 0.005
+    ratio = level(readings, "step_comm_wait_ratio", program.pid)
+    assert ratio is not None
+    assert 0.5 < ratio <= 1
+    assert driver.produced() == weight(readings) == 40
+
+
+@pytest.mark.root
+def test_a_flush_without_a_step_has_the_wait_ratio_and_nothing_of_steps(
+    driver: Driver, start: Callable[..., Program]
+) -> None:
+    program = start()
+    driver.flush()
+    readings = driver.flush()
+    assert level(readings, "comm_wait_ratio", program.pid) == 0
+    assert level(readings, "step_time_seconds", program.pid) is None
+    assert level(readings, "step_comm_wait_ratio", program.pid) is None
+
+
+@pytest.mark.root
+def test_an_exception_passes_through_the_probes_and_the_next_entry_closes_its_wait(
+    driver: Driver, start: Callable[..., Program]
+) -> None:
+    program = start()
+    driver.flush()
+    program.do("steps", 1)
+    assert program.do("throw") == "caught 1, done"
+    program.do("steps", 3)
+    readings = driver.flush()
+    assert total(readings, "steps_total", program.pid) == 4
+    assert driver.produced() == weight(readings) == 1 + 8
+    time.sleep(0.2)
+    assert level(driver.flush(), "comm_wait_ratio", program.pid) == 0
+
+
+@pytest.mark.root
+def test_a_hang_is_a_ratio_of_one_at_every_flush(
+    driver: Driver, start: Callable[..., Program]
+) -> None:
+    program = start()
+    driver.flush()
+    program.do("hang")
+    driver.flush()
+    for _ in range(2):
+        time.sleep(0.2)
+        ratio = level(driver.flush(), "comm_wait_ratio", program.pid)
+        assert ratio is not None
+        assert 0.9 <= ratio <= 1
+
+
+@pytest.mark.root
+def test_threads_that_came_and_went_are_counted_and_their_records_removed(
+    driver: Driver, start: Callable[..., Program]
+) -> None:
+    program = start()
+    driver.flush()
+    program.do("threads", 8, 1000)
+    readings = driver.flush()
+    assert total(readings, "steps_total", program.pid) == 80
+    assert driver.produced() == weight(readings) == 160
+    ratio = level(readings, "comm_wait_ratio", program.pid)
+    assert ratio is not None
+    assert ratio <= 1
+    assert driver.probe._read() == {}
+
+
+@pytest.mark.root
+def test_a_forked_process_is_known_from_its_first_step_and_keeps_the_file_attached(
+    driver: Driver, start: Callable[..., Program]
+) -> None:
+    program = start()
+    driver.flush()
+    child = int(program.do("fork", 7).partition(",")[0])
+    try:
+        readings = driver.flush()
+        assert total(readings, "steps_total", child) == 7
+        program.end()
+        readings = driver.flush()
+        assert [each.process.pid for each in readings if isinstance(each, Gone)] == [program.pid]
+        assert driver.probe.status().detail.startswith("1 processes in 1 files")
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.root
+def test_what_a_process_did_in_its_last_moments_is_counted_before_it_is_gone(
+    driver: Driver, start: Callable[..., Program]
+) -> None:
+    program = start()
+    driver.flush()
+    program.do("steps", 5)
+    program.end()
+    readings = driver.flush()
+    assert total(readings, "steps_total", program.pid) == 5
+    assert isinstance(readings[-1], Gone)
+    assert driver.produced() == weight(readings)
+    assert driver.probe.status().detail.startswith("0 processes in 0 files")
+
+
+@pytest.mark.root
+def test_a_process_in_another_mount_namespace_is_found_though_its_path_means_nothing_here(
+    driver: Driver, start: Callable[..., Program], stand_in: Path
+) -> None:
+    folder = stand_in.parent
+    script = f'mount -t tmpfs none /mnt && cp {folder}/* /mnt && mount --bind /mnt {folder} && "$0"'
+    program = start("unshare", "-m", "sh", "-c", script)
+    driver.flush()
+    program.do("steps", 9)
+    assert total(driver.flush(), "steps_total", program.pid) == 9
+
+
+@pytest.mark.root
+def test_two_files_of_one_name_are_two_attachments(
+    driver: Driver, start: Callable[..., Program], stand_in: Path
+) -> None:
+    script = f"mount -t tmpfs none /mnt && cp {stand_in.parent}/* /mnt"
+    script += f" && mount --bind /mnt {stand_in.parent} && exec $0"
+    programs = [start(), start("unshare", "-m", "sh", "-c", script)]
+    driver.flush()
+    assert driver.probe.status().detail.startswith("2 processes in 2 files")
+    for program in programs:
+        program.do("steps", 3)
+    readings = driver.flush()
+    assert [total(readings, "steps_total", program.pid) for program in programs] == [3, 3]
+
+
+@pytest.mark.root
+def test_a_library_without_the_function_degrades_the_probe_with_a_mend(
+    driver: Driver, start: Callable[..., Program], tmp_path: Path
+) -> None:
+    other = tmp_path / "libtorch_cpu.so"
+    source = tmp_path / "empty.c"
+    source.write_text("int nothing;")
+    subprocess.run(["gcc", "-shared", "-o", str(other), str(source)], check=True)
+    code = f"import ctypes, sys; ctypes.CDLL({str(other)!r}); print('up', flush=True)"
+    code += "; sys.stdin.read()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as user:  # type: ignore[call-overload]
+        user.stdout.readline()
+        driver.flush()
+        status = driver.probe.status()
+        user.stdin.close()
+    assert (status.state, status.reason) == ("degraded", "symbol_missing")
+    assert status.mend
+
+
+CODE = """
+from engine.readings import ProbeOptions
+from probes.torch_step.probe import TorchStepProbe
+probe = TorchStepProbe()
+status = probe.start(ProbeOptions(), lambda _: None)
+probe.poll(); probe.produced(); probe.collect(); probe.stop(); probe.stop()
+print(status.state, bool(status.reason and status.detail))
+"""
+
+
+def test_without_privileges_it_is_off_and_says_why() -> None:
+    command = [sys.executable, "-c", CODE]
+    if os.geteuid() == 0:
+        command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *command]
+    answer = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert answer.stdout.split() == ["off", "True"]
+    assert "Traceback" not in answer.stderr
