@@ -12,9 +12,10 @@ and declares SW_COUNTERS: what it produced by stream, what it lost by reason.
 from __future__ import annotations
 
 import enum
+import functools
 from typing import TYPE_CHECKING
 
-from probes.bpf import attachment, capabilities, compiler, syscall
+from probes.bpf import attachment, capabilities, compiler, syscall, tracefs
 from probes.bpf.events import EventReader, PerfReader, RingReader
 from probes.bpf.maps import Map
 
@@ -67,9 +68,16 @@ class BpfObject:
         attached.detach()
 
     def map(self, name: str) -> Map:
-        """A map of the source. KeyError when it declares none of that name."""
+        """A map of the source. KeyError when it declares none of that name.
+
+        Raises UnavailableError when the kernel does not describe it.
+        """
         if name not in self._maps:
-            self._maps[name] = Map(name, self._built.map_fd(name))
+            try:
+                self._maps[name] = Map(name, self._built.map_fd(name))
+            except OSError as error:
+                privileges = capabilities.read_privileges()
+                raise capabilities.explain_refusal(error, privileges) from error
         return self._maps[name]
 
     def events(self, name: str, pages: int) -> EventReader:
@@ -109,6 +117,15 @@ def load(
     programs: Mapping[str, ProgramType],
     defines: Mapping[str, int | str] | None = None,
 ) -> BpfObject:
-    """Compile, verify and load. Raises UnavailableError with the reason and the mend."""
+    """Compile, verify and load. Raises UnavailableError with the reason and the mend.
+
+    The first call also removes what an agent that was killed left in uprobe_events.
+    """
     capabilities.require_bpf(capabilities.read_privileges())
+    _remove_stale_once()
     return BpfObject(compiler.build(path, defines or {}, {n: int(t) for n, t in programs.items()}))
+
+
+@functools.cache
+def _remove_stale_once() -> None:
+    tracefs.remove_stale()

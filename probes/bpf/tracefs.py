@@ -129,8 +129,9 @@ def remove_stale() -> int:
     with contextlib.suppress(UnavailableError, OSError):
         text = (folder() / "uprobe_events").read_text(encoding="utf-8")
         for event in stale_events(text):
-            remove(event)
-            removed += 1
+            with contextlib.suppress(OSError):  # one that cannot go must not keep the others
+                remove(event)
+                removed += 1
     return removed
 
 

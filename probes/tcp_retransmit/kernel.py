@@ -53,7 +53,9 @@ class Limits:
         chosen = {
             own: value
             for name, own in names.items()
-            if isinstance(value := settings.get(name), int) and value > 0
+            if isinstance(value := settings.get(name), int)
+            and not isinstance(value, bool)
+            and value > 0
         }
         return cls(**chosen)
 
@@ -168,9 +170,14 @@ class RetransmitProgram:
 
     def lost(self) -> tuple[tuple[tuple[str, str], int], ...]:
         """By stream and reason."""
-        misses = self._bpf.recursion_misses("on_retransmit")
+        misses = {name: self._bpf.recursion_misses(name) for name in self._programs}
+        hits = misses.pop("on_retransmit")
         losses = zip(LOSSES, self._bpf.lost(), strict=True)
-        return (*losses, (("", "recursion_misses"), misses))
+        return (
+            *losses,
+            (("", "recursion_misses"), hits),
+            (("owners", "recursion_misses"), sum(misses.values())),
+        )
 
     def close(self) -> None:
         """Detach and free."""

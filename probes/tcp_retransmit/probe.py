@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.readings import Count, Event, Gone, ProbeStatus, Produced, Watched
-from probes.bpf import tracefs
+from probes.bpf import capabilities
 from probes.bpf.errors import UnavailableError
 from probes.tcp_retransmit import namespaces
 from probes.tcp_retransmit.kernel import Limits, RetransmitProgram
@@ -53,8 +53,8 @@ class TcpRetransmitProbe:
     def start(self, options: ProbeOptions, emit: Callable[[Reading], None]) -> ProbeStatus:
         """Attach, then look once at what exists. Settings: see kernel.Limits."""
         self._emit = emit
-        tracefs.remove_stale()
         try:
+            capabilities.require_bpf(capabilities.read_privileges())
             self._program = RetransmitProgram(Limits.from_settings(options.settings))
         except UnavailableError as error:
             self._status = error.status(self.name)
@@ -113,6 +113,8 @@ class TcpRetransmitProbe:
     def _owner(self, flow: Flow) -> Owner | None:
         pid = flow.owner if self._trust_pids else 0
         pid = pid or self._found.get(flow.connection, 0)
+        if pid and self._owners.get(pid) is None:
+            self._meet(pid)
         return self._owners.get(pid) if pid else None
 
     def _emit_event(self, record: tuple[int, Flow], owner: Owner | None) -> None:

@@ -36,16 +36,21 @@ class Watcher:
         status = self.probe.start(ProbeOptions(settings=settings), self.readings.append)
         assert status.state == "attached", status
 
-    def until_done(self, *processes: subprocess.Popen[str]) -> None:
-        """Poll as the agent does until each process has said so."""
-        for process in processes:
+    def until_done(self, pair: Any, ends: tuple[subprocess.Popen[str], ...]) -> None:
+        """Poll as the agent does until both ends are through and the last loss is repaired."""
+        for process in ends:
             assert process.stdout is not None
             os.set_blocking(process.stdout.fileno(), False)
-        waiting = set(processes)
+        waiting = set(ends)
         while waiting:
             self.probe.poll()
             time.sleep(0.1)
             waiting = {p for p in waiting if "done" not in (p.stdout.readline() or "")}  # type: ignore[union-attr]
+        before = None
+        while (now := [pair.counter(side, "TcpRetransSegs") for side in (0, 1)]) != before:
+            before = now
+            time.sleep(0.7)  # more than two of the kernel's shortest retransmission timeouts
+            self.probe.poll()
         self.probe.collect()
 
     def totals(self, metric: str) -> dict[Process | None, float]:
@@ -57,6 +62,24 @@ class Watcher:
 
     def events(self) -> list[Event]:
         return [reading for reading in self.readings if isinstance(reading, Event)]
+
+
+def _connected(ends: Any) -> Any:
+    """Both ends of `talk(..., hold=True)`: no handshake is lost once they have said so."""
+    for end in ends:
+        assert end.stdout.readline() == "connected\n"
+    return ends
+
+
+def _go(ends: Any) -> None:
+    for end in ends:
+        end.stdin.write("\n")
+        end.stdin.flush()
+
+
+def _lose(pair: Any, per_mille: int) -> None:
+    for side in (0, 1):
+        pair.lose(per_mille, side=side)
 
 
 @pytest.fixture
@@ -77,11 +100,11 @@ def test_with_one_segment_per_skb_retransmits_equal_the_kernels_count_and_owners
     netns_pair: Any, talk: Callable[..., Any], watcher: Watcher, v6: bool
 ) -> None:
     netns_pair.segment(1)
-    netns_pair.lose(20, side=0)
-    netns_pair.lose(20, side=1)
     watcher.start()
-    ends = talk(netns_pair, 20, v6=v6)
-    watcher.until_done(*ends)
+    ends = _connected(talk(netns_pair, 20, v6=v6, hold=True))
+    _lose(netns_pair, 20)
+    _go(ends)
+    watcher.until_done(netns_pair, ends)
     retransmits = watcher.totals("tcp_retrans_total")
     for side, end in enumerate(ends):
         expected = netns_pair.counter(side, "TcpRetransSegs")
@@ -107,11 +130,11 @@ def _check_events(watcher: Watcher, ends: Any, pair: Any, *, v6: bool) -> None:
 def test_with_large_skbs_segments_agree_where_events_do_not(
     netns_pair: Any, talk: Callable[..., Any], watcher: Watcher
 ) -> None:
-    netns_pair.lose(10, side=0)
-    netns_pair.lose(10, side=1)
     watcher.start()
-    ends = talk(netns_pair, 60)
-    watcher.until_done(*ends)
+    ends = _connected(talk(netns_pair, 60, hold=True))
+    _lose(netns_pair, 10)
+    _go(ends)
+    watcher.until_done(netns_pair, ends)
     segments = watcher.totals("tcp_retrans_segments_total")
     sent = watcher.totals("tcp_segments_out_total")
     for side, end in enumerate(ends):
@@ -128,7 +151,7 @@ def test_a_clean_quiet_network_has_no_retransmit(
 ) -> None:
     watcher.start()
     ends = talk(netns_pair, 20)
-    watcher.until_done(*ends)
+    watcher.until_done(netns_pair, ends)
     for end in ends:
         assert watcher.totals("tcp_retrans_total")[_process(end)] == 0
         assert watcher.totals("tcp_segments_out_total")[_process(end)] > 0
@@ -138,15 +161,11 @@ def test_a_connection_older_than_the_agent_is_owned_too_and_counts_from_the_star
     netns_pair: Any, talk: Callable[..., Any], watcher: Watcher
 ) -> None:
     netns_pair.segment(1)
-    ends = talk(netns_pair, 10, hold=True)
-    for end in ends:
-        assert end.stdout.readline() == "connected\n"
+    ends = _connected(talk(netns_pair, 10, hold=True))
     netns_pair.lose(20)
     watcher.start()
-    for end in ends:
-        end.stdin.write("\n")
-        end.stdin.flush()
-    watcher.until_done(*ends)
+    _go(ends)
+    watcher.until_done(netns_pair, ends)
     counted = watcher.totals("tcp_retrans_total")
     assert counted[None] == 0
     assert counted[_process(ends[0])] == netns_pair.counter(0, "TcpRetransSegs") > 0
@@ -157,7 +176,7 @@ def test_a_process_is_watched_before_its_first_retransmit_and_gone_after_its_end
 ) -> None:
     watcher.start()
     ends = talk(netns_pair, 1)
-    watcher.until_done(*ends)
+    watcher.until_done(netns_pair, ends)
     processes = {_process(end) for end in ends}
     watched = {r.process: r.metrics for r in watcher.readings if isinstance(r, Watched)}
     assert processes <= set(watched)
@@ -173,7 +192,7 @@ def test_the_last_segments_of_a_socket_that_closes_between_two_flushes_are_kept(
 ) -> None:
     watcher.start()
     client, server = talk(netns_pair, 1)
-    watcher.until_done(client, server)
+    watcher.until_done(netns_pair, (client, server))
     process = _process(client)
     counted = watcher.totals("tcp_segments_out_total")[process]
     client.stdin.write("\n")
@@ -189,8 +208,7 @@ def test_each_leak_is_counted_under_its_own_reason(
     netns_pair: Any, talk: Callable[..., Any], watcher: Watcher
 ) -> None:
     netns_pair.segment(1)
-    netns_pair.lose(30, side=0)
-    netns_pair.lose(30, side=1)
+    _lose(netns_pair, 30)
     watcher.start(ring_pages=1, flows_limit=1, owners_limit=1)
     ends = talk(netns_pair, 5)
     for end in ends:  # nobody drains the ring meanwhile
@@ -229,12 +247,12 @@ def test_on_a_kernel_without_a_tracepoint_owners_come_from_sock_diag(
 
     monkeypatch.setattr(kernel, "read_format", older)
     netns_pair.segment(1)
-    netns_pair.lose(20, side=0)
-    netns_pair.lose(20, side=1)
     watcher.start()
     assert absent in watcher.probe.status().detail
-    ends = talk(netns_pair, 10)
-    watcher.until_done(*ends)
+    ends = _connected(talk(netns_pair, 10, hold=True))
+    _lose(netns_pair, 20)
+    _go(ends)
+    watcher.until_done(netns_pair, ends)
     for side, end in enumerate(ends):
         expected = netns_pair.counter(side, "TcpRetransSegs")
         assert watcher.totals("tcp_retrans_total")[_process(end)] == expected > 20
@@ -247,10 +265,9 @@ def test_loss_probes_of_a_namespace_belong_to_its_process(
 ) -> None:
     pair = make_netns_pair("probes")  # with the kernel's default settings
     watcher.start()
-    pair.lose(50, side=0)
-    pair.lose(50, side=1)
+    _lose(pair, 50)
     ends = talk(pair, 2)
-    watcher.until_done(*ends)
+    watcher.until_done(pair, ends)
     counted = watcher.totals("tcp_loss_probes_total")
     for side, end in enumerate(ends):
         assert counted[_process(end)] == pair.counter(side, "TcpExtTCPLossProbes")

@@ -189,3 +189,15 @@ def test_a_tracepoint_that_the_kernel_lacks_is_a_reason(source: Path) -> None:
         assert caught.value.reason == "no_tracepoint"
     finally:
         loaded.close()
+
+
+def test_the_stub_headers_serve_arm64_too() -> None:
+    code = (
+        "from bcc import BPF\n"
+        "text = b'int f(struct pt_regs *ctx) { return PT_REGS_PARM1(ctx) + PT_REGS_SP(ctx); }'\n"
+        "assert BPF(text=text, cflags=['-DLINUX_VERSION_CODE=1']).dump_func(b'f')\n"
+    )
+    environment = {"ARCH": "arm64", "BCC_KERNEL_SOURCE": str(compiler.KERNEL_STUBS)}
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], check=True, env={**os.environ, **environment}
+    )
