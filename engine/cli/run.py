@@ -1,0 +1,135 @@
+"""`stallwatch run`: the agent, in the foreground."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rules.errors import StallwatchError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from engine.config.model import Config
+    from engine.pipeline.agent import Agent
+    from engine.readings import ProbeStatus
+    from rules.model import RuleFile
+
+LOG = logging.getLogger("stallwatch")
+
+
+class RunCommand:
+    """Start the agent on this machine."""
+
+    summary = "run the agent: probes, rules, alerts and the HTTP API"
+    example = "stallwatch run --config /etc/stallwatch/stallwatch.yaml"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        parser.add_argument("--config", metavar="FILE", help="configuration file")
+        parser.add_argument(
+            "--rules", metavar="PATH", nargs="+", help="rule files (else the configuration's)"
+        )
+        parser.add_argument("--listen", metavar="HOST:PORT", help="address of the HTTP API")
+        parser.add_argument("--state", metavar="DIR", help="folder for state and recordings")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Run until SIGINT or SIGTERM; SIGHUP loads the rules again."""
+        from engine.config.loader import load_config
+        from engine.http.server import serve
+        from engine.pipeline.agent import Agent
+        from engine.pipeline.view import AgentView
+        from engine.plugins import load_delivery, load_probes
+
+        logging.basicConfig(
+            stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+        )
+        config = _configured(load_config(args.config), args)
+        files = load_rules(config, args.rules)
+        agent = Agent(config, files, load_probes(), load_delivery())
+        server = serve(config.listen, AgentView(agent))
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+        signal.signal(signal.SIGHUP, lambda *_: _reload(agent, args.rules))
+        try:
+            agent.start()
+            print(report(agent, server.url), flush=True)
+            while not stop.wait(1.0):
+                pass
+        finally:
+            server.stop()
+            agent.stop()
+        return 0
+
+
+def load_rules(config: Config, paths: Sequence[str] | None) -> tuple[RuleFile, ...]:
+    """The rules to run: those named, else the configuration's, else the shipped packs.
+
+    Raises ProblemsError for rules that do not load.
+    """
+    from rules.loader import load_paths
+    from rules.packs import shipped
+
+    return load_paths(paths or config.rule_files or shipped())
+
+
+def report(agent: Agent, url: str) -> str:
+    """What is running, for the terminal: probes, rules, address."""
+    rules = sum(len(group.rules) for file in agent.files for group in file.groups)
+    groups = sum(len(file.groups) for file in agent.files)
+    lines = [probe_table(list(agent.collector.statuses.values())), ""]
+    lines.append(f"rules     {rules} in {groups} groups of {len(agent.files)} files")
+    receivers = ", ".join(receiver.name for receiver in agent.config.receivers)
+    lines.append(f"receivers {receivers or 'none (alerts show on the API and in the log)'}")
+    lines.append(f"state     {agent.config.state_dir}")
+    lines.append(f"listening {url} (/metrics, /api/v1/alerts, /api/v1/query)")
+    return "\n".join(lines)
+
+
+def probe_table(statuses: Sequence[ProbeStatus]) -> str:
+    """One honest line per probe, with the mend under each that could do more."""
+    width = max((len(status.probe) for status in statuses), default=5)
+    lines = [f"{'PROBE':<{width}}  STATE     REASON"]
+    for status in statuses:
+        about = ": ".join(part for part in (status.reason, status.detail) if part)
+        lines.append(f"{status.probe:<{width}}  {status.state:<8}  {about}".rstrip())
+        if status.mend:
+            lines.append(f"{'':<{width}}            mend: {status.mend}")
+    return "\n".join(lines)
+
+
+def _configured(config: Config, args: argparse.Namespace) -> Config:
+    """The configuration with the command line's say on top. Raises StallwatchError."""
+    from engine.config.model import Config as Model
+
+    changes: dict[str, object] = {}
+    if args.listen:
+        changes["listen"] = args.listen
+    if args.state:
+        changes["state_dir"] = Path(args.state)
+    if not changes:
+        return config
+    try:
+        # Built by hand rather than copied, so that an address is checked here too.
+        return Model.model_validate({**dict(config), **changes})
+    except ValueError as error:
+        raise StallwatchError(
+            f"stallwatch: --listen {args.listen}: not HOST:PORT\n    hint: --listen 127.0.0.1:9466"
+        ) from error
+
+
+def _reload(agent: Agent, paths: Sequence[str] | None) -> None:
+    """Load the rules again; with rules that do not load, the present ones go on."""
+    try:
+        files = load_rules(agent.config, paths)
+    except StallwatchError as error:
+        LOG.error("the rules were not loaded again, the present ones go on:\n%s", error)  # noqa: TRY400 - the message is for the user, a traceback is not
+        return
+    agent.reload(files)
+    LOG.info("rules loaded again: %d files", len(files))

@@ -1,0 +1,206 @@
+"""The agent: builds the stages for a configuration, starts and stops them in order.
+
+    collector ──▶ queue ──▶ flusher ──▶ live window, recording ──▶ evaluator ──▶ outbox
+
+Each stage is a thread of its own; a slow one delays its successors and nobody else.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engine.aggregate.aggregator import Aggregator
+from engine.aggregate.fold import Fold
+from engine.aggregate.identity import TaskDirectory
+from engine.aggregate.queue import ReadingQueue
+from engine.labels import Labels
+from engine.pipeline.collector import Collector
+from engine.pipeline.evaluator import Evaluator
+from engine.pipeline.flusher import Flusher
+from engine.promql.engine import Options
+from engine.recording import Recorder, open_recording
+from engine.rulegroup.options import GroupOptions
+from engine.rulegroup.runner import GroupRunner, retire
+from engine.rulegroup.state import after_downtime
+from engine.state import StateDb
+from engine.store import Store
+from engine.telemetry import OwnSample, Telemetry
+from rules.hashing import rules_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from engine.config.model import Config
+    from engine.protocols import Delivery, OpenDelivery, Probe
+    from engine.rulegroup.state import GroupState
+    from rules.model import RuleFile
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Agent:
+    """One node's agent. `start` returns when the probes have said how they stand."""
+
+    config: Config
+    files: tuple[RuleFile, ...]
+    probes: Sequence[Probe]
+    open_delivery: OpenDelivery
+    clock: Callable[[], float] = time.time
+    telemetry: Telemetry = field(default_factory=Telemetry)
+    store: Store = field(init=False)
+    state: StateDb = field(init=False)
+    recorder: Recorder = field(init=False)
+    delivery: Delivery = field(init=False)
+    collector: Collector = field(init=False)
+    flusher: Flusher = field(init=False)
+    evaluator: Evaluator = field(init=False)
+    started: bool = False
+
+    def __post_init__(self) -> None:
+        config = self.config
+        now_ms = int(self.clock() * 1000)
+        self.state = StateDb.open(config.state_dir / "state.db")
+        self.recorder = Recorder(
+            config.state_dir / "recording",
+            node=config.node,
+            flush_interval_ms=config.flush_interval.ms,
+            retention=config.retention,
+        )
+        self.store = self._refilled_store(now_ms)
+        self.delivery = self.open_delivery(config, self.state.path)
+        self.telemetry.sources.append(self._counted_elsewhere)
+        version = importlib.metadata.version("stallwatch")
+        self.telemetry.set("stallwatch_build_info", 1, version=version)
+        queue = ReadingQueue(config.queue.size)
+        settings = {name: dict(own.settings) for name, own in config.probes.items()}
+        for name, own in config.probes.items():
+            settings[name]["enabled"] = own.enabled
+        self.collector = Collector(
+            self.probes,
+            queue,
+            config.flush_interval.ms,
+            settings,
+            poll_seconds=min(0.5, config.flush_interval.seconds / 4, config.queue.max_wait.seconds),
+            clock=self.clock,
+        )
+        runners = self._runners(self.state.load(), now_ms)
+        self.evaluator = Evaluator(
+            runners,
+            self.store,
+            self.state,
+            self.recorder,
+            self.delivery,
+            self.telemetry,
+            config.flush_interval.ms,
+            now_ms,
+            clock=self.clock,
+        )
+        base = Labels({"cluster": config.cluster, "node": config.node})
+        self.flusher = Flusher(
+            queue,
+            Aggregator(Fold(base), TaskDirectory(), max_events=config.queue.size),
+            self.telemetry,
+            (self.store.append, self.recorder.write, self.evaluator.flushed),
+            batch=config.queue.batch,
+            max_wait_seconds=config.queue.max_wait.seconds,
+        )
+        self.recorder.log_rules(rules_hash(self.files), now_ms)
+        self._log_downtime(runners, now_ms)
+
+    def start(self) -> None:
+        """Start the stages, last one first, so that nothing is produced before it can be taken."""
+        self.delivery.start()
+        self.evaluator.start()
+        self.flusher.start()
+        self.collector.start()
+        self.started = True
+
+    def stop(self) -> None:
+        """Stop the stages, first one first, so that what was produced still arrives."""
+        self.collector.stop()
+        self.flusher.stop()
+        self.evaluator.stop()
+        self.delivery.stop(timeout_seconds=5.0)
+        self.recorder.close()
+        self.state.close()
+
+    def reload(self, files: tuple[RuleFile, ...]) -> None:
+        """Go on with other rules; state follows rule name and labels (SEMANTICS line 23)."""
+        now_ms = int(self.clock() * 1000)
+        old = {
+            (runner.group.file, runner.group.name): runner.state
+            for runner in self.evaluator.runners
+        }
+        self.files = files
+        runners = self._runners(old, now_ms)
+        self.evaluator.arrange(runners, now_ms)
+        self.recorder.log_rules(rules_hash(files), now_ms)
+
+    def group_options(self) -> GroupOptions:
+        """What every rule group shares."""
+        config = self.config
+        return GroupOptions(
+            interval_ms=config.evaluation_interval.ms,
+            external_labels=config.external_labels,
+            external_url=config.external_url,
+            max_down_ms=config.restart_grace.ms,
+            engine=Options(
+                lookback_ms=config.lookback.ms,
+                default_step_ms=config.evaluation_interval.ms,
+            ),
+        )
+
+    def _runners(
+        self, states: dict[tuple[str, str], GroupState], now_ms: int
+    ) -> tuple[GroupRunner, ...]:
+        """A runner per group in file order; groups that are gone are settled."""
+        options = self.group_options()
+        runners = []
+        for group in (group for file in self.files for group in file.groups):
+            state = states.pop((group.file, group.name), None)
+            if state is not None:
+                state = after_downtime(state, now_ms, options.max_down_ms)
+            runners.append(GroupRunner(group, options, state))
+        for (file, name), state in states.items():
+            settled = retire(state, now_ms, self.store)
+            with self.state.transaction() as connection:
+                self.state.forget(connection, file, name)
+                self.delivery.enqueue(connection, settled.transitions)
+        return tuple(runners)
+
+    def _refilled_store(self, now_ms: int) -> Store:
+        """The live window, with what the recording still has of it."""
+        store = Store()
+        recording = open_recording(self.recorder.path)
+        store.refill(recording, now_ms)
+        store.refill_events(recording.events("", 0, now_ms, now_ms))
+        return store
+
+    def _log_downtime(self, runners: Iterable[GroupRunner], now_ms: int) -> None:
+        """The times at which a group was due while the agent was down."""
+        for runner in runners:
+            last_ms = runner.state.last_evaluation_ms
+            if last_ms is None:
+                continue
+            first_ms = last_ms + runner.interval_ms
+            for time_ms in range(first_ms, now_ms + 1, runner.interval_ms):
+                self.recorder.log_skipped(runner.group.file, runner.group.name, time_ms, "down")
+
+    def _counted_elsewhere(self) -> list[OwnSample]:
+        """Metrics that other stages keep themselves."""
+        found: list[OwnSample] = [
+            ("stallwatch_store_series", (), "gauge", float(self.store.series_count)),
+            ("stallwatch_state_up", (), "gauge", float(self.state.durable)),
+            ("stallwatch_flushes_missed_total", (), "counter", float(self.collector.missed)),
+            *self.delivery.samples(),
+        ]
+        for reason, count in self.store.dropped_total.items():
+            found.append(
+                ("stallwatch_store_dropped_total", (("reason", reason),), "counter", float(count))
+            )
+        return found

@@ -1,0 +1,85 @@
+"""The running agent as the HTTP server sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.alerts.alert import Alert, AlertState
+from engine.http.sources import GroupStatus, RuleStatus
+from engine.promql.engine import evaluate
+from rules.promql.parser import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.pipeline.agent import Agent
+    from engine.promql.value import Axis, Result
+    from engine.rulegroup.runner import GroupRunner
+    from engine.series import Queryable
+    from engine.telemetry import OwnSample
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """Implements `engine.http.sources.Sources` on an agent. Reads only; safe from any thread."""
+
+    agent: Agent
+
+    @property
+    def queryable(self) -> Queryable:
+        """The live window."""
+        return self.agent.store
+
+    def query(self, expression: str, axis: Axis) -> Result:
+        """Evaluate over the live window. Raises ProblemsError and EvaluationError."""
+        options = self.agent.group_options().engine
+        return evaluate(parse(expression), axis, self.agent.store, options)
+
+    def alerts(self) -> Sequence[Alert]:
+        """Pending and firing alerts of all rules."""
+        return [
+            alert
+            for runner in self.agent.evaluator.runners
+            for status in runner.statuses
+            for alert in _active(status.alerts)
+        ]
+
+    def rule_groups(self) -> Sequence[GroupStatus]:
+        """All groups in file order."""
+        return [_group(runner) for runner in self.agent.evaluator.runners]
+
+    def samples(self) -> Sequence[OwnSample]:
+        """The agent's own metrics."""
+        return self.agent.telemetry.samples()
+
+    def unready(self) -> str:
+        """Why not ready; the first flush makes the metrics of the probes visible."""
+        return "" if self.agent.started else "the probes are being attached"
+
+
+def _active(alerts: Sequence[Alert]) -> tuple[Alert, ...]:
+    return tuple(alert for alert in alerts if alert.state is not AlertState.RESOLVED)
+
+
+def _group(runner: GroupRunner) -> GroupStatus:
+    statuses = tuple(
+        RuleStatus(
+            rule=status.rule,
+            health=status.health,
+            last_error=status.last_error,
+            evaluation_seconds=status.evaluation_seconds,
+            last_evaluation_ms=status.last_evaluation_ms,
+            alerts=_active(status.alerts),
+        )
+        for status in runner.statuses
+    )
+    return GroupStatus(
+        name=runner.group.name,
+        file=runner.group.file,
+        interval_ms=runner.interval_ms,
+        limit=runner.group.limit,
+        rules=statuses,
+        evaluation_seconds=sum(status.evaluation_seconds for status in statuses),
+        last_evaluation_ms=runner.state.last_evaluation_ms,
+    )
