@@ -6,10 +6,13 @@ PYTEST = .venv/bin/python -m pytest
 # A machine whose Python is started with PYTHONPATH or PYTHONHOME set must not leak into the venv.
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: run test check e2e soak venv venv-dev venv-e2e clean
+.PHONY: run test check e2e soak demo venv venv-dev venv-e2e clean
 
 run: venv
 	@$(STALLWATCH) run $(ARGS)
+
+demo: venv
+	@$(STALLWATCH) demo $(ARGS)
 
 test: venv-dev
 	@$(PYTEST) tests --ignore=tests/e2e $(ARGS)
