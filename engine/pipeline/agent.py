@@ -17,12 +17,21 @@ from engine.aggregate.aggregator import Aggregator
 from engine.aggregate.fold import Fold
 from engine.aggregate.identity import TaskDirectory
 from engine.aggregate.queue import ReadingQueue
+from engine.dataset.errors import DataError
 from engine.labels import Labels
 from engine.pipeline.collector import Collector
 from engine.pipeline.evaluator import Evaluator
 from engine.pipeline.flusher import Flusher
 from engine.promql.engine import Options
-from engine.recording import Recorder, open_recording
+from engine.recording import (
+    FolderLockedError,
+    Keep,
+    Recorder,
+    RecordingLog,
+    Retention,
+    Unrecorded,
+    open_recording,
+)
 from engine.rulegroup.options import GroupOptions
 from engine.rulegroup.runner import GroupRunner, retire
 from engine.rulegroup.state import after_downtime
@@ -54,23 +63,21 @@ class Agent:
     telemetry: Telemetry = field(default_factory=Telemetry)
     store: Store = field(init=False)
     state: StateDb = field(init=False)
-    recorder: Recorder = field(init=False)
+    recorder: Recorder | Unrecorded = field(init=False)
     delivery: Delivery = field(init=False)
     collector: Collector = field(init=False)
     flusher: Flusher = field(init=False)
     evaluator: Evaluator = field(init=False)
     started: bool = False
+    _log: RecordingLog = field(init=False)
 
     def __post_init__(self) -> None:
         config = self.config
         now_ms = int(self.clock() * 1000)
         self.state = StateDb.open(config.state_dir / "state.db")
-        self.recorder = Recorder(
-            config.state_dir / "recording",
-            node=config.node,
-            flush_interval_ms=config.flush_interval.ms,
-            retention=config.retention,
-        )
+        self.recorder = open_recorder(config)
+        self._log = RecordingLog(self.recorder)
+        logging.getLogger().addHandler(self._log)
         self.store = self._refilled_store(now_ms)
         self.delivery = self.open_delivery(config, self.state.path)
         self.telemetry.sources.append(self._counted_elsewhere)
@@ -109,7 +116,8 @@ class Agent:
             batch=config.queue.batch,
             max_wait_seconds=config.queue.max_wait.seconds,
         )
-        self.recorder.log_rules(rules_hash(self.files), now_ms)
+        self.recorder.log_restart(now_ms)
+        self._log_rules(runners, now_ms)
         self._log_downtime(runners, now_ms)
 
     def start(self) -> None:
@@ -126,6 +134,7 @@ class Agent:
         self.flusher.stop()
         self.evaluator.stop()
         self.delivery.stop(timeout_seconds=5.0)
+        logging.getLogger().removeHandler(self._log)
         self.recorder.close()
         self.state.close()
 
@@ -139,7 +148,7 @@ class Agent:
         self.files = files
         runners = self._runners(old, now_ms)
         self.evaluator.arrange(runners, now_ms)
-        self.recorder.log_rules(rules_hash(files), now_ms)
+        self._log_rules(runners, now_ms)
 
     def group_options(self) -> GroupOptions:
         """What every rule group shares."""
@@ -176,10 +185,21 @@ class Agent:
     def _refilled_store(self, now_ms: int) -> Store:
         """The live window, with what the recording still has of it."""
         store = Store()
-        recording = open_recording(self.recorder.path)
-        store.refill(recording, now_ms)
-        store.refill_events(recording.events("", 0, now_ms, now_ms))
+        if isinstance(self.recorder, Unrecorded):
+            return store
+        try:
+            recording = open_recording(self.recorder.path)
+            store.refill(recording.with_derived(), now_ms)
+            store.refill_events(recording.all_events(now_ms - store.window_ms, now_ms))
+        except DataError as error:
+            LOG.warning("the live window starts empty: %s", error)
         return store
+
+    def _log_rules(self, runners: Iterable[GroupRunner], now_ms: int) -> None:
+        self.recorder.log_rules(rules_hash(self.files), now_ms)
+        for runner in runners:
+            group = runner.group
+            self.recorder.log_interval(group.file, group.name, runner.interval_ms)
 
     def _log_downtime(self, runners: Iterable[GroupRunner], now_ms: int) -> None:
         """The times at which a group was due while the agent was down."""
@@ -196,6 +216,13 @@ class Agent:
         found: list[OwnSample] = [
             ("stallwatch_store_series", (), "gauge", float(self.store.series_count)),
             ("stallwatch_state_up", (), "gauge", float(self.state.durable)),
+            ("stallwatch_recording_up", (), "gauge", float(self.recorder.failing is None)),
+            (
+                "stallwatch_recording_failures_total",
+                (),
+                "counter",
+                float(self.recorder.write_failures_total),
+            ),
             ("stallwatch_flushes_missed_total", (), "counter", float(self.collector.missed)),
             *self.delivery.samples(),
         ]
@@ -204,3 +231,33 @@ class Agent:
                 ("stallwatch_store_dropped_total", (("reason", reason),), "counter", float(count))
             )
         return found
+
+
+def open_recorder(config: Config) -> Recorder | Unrecorded:
+    """The recording of a configuration; where none can be kept, the agent runs without.
+
+    Raises FolderLockedError when another agent has it: two must not share a state folder.
+    """
+    try:
+        return Recorder(
+            str(config.state_dir / "recording"),
+            node=config.node,
+            flush_interval_ms=config.flush_interval.ms,
+            retention=_retention(config),
+            on_failure=lambda why: LOG.error("the recording cannot be written: %s", why),
+        )
+    except FolderLockedError:
+        raise
+    except DataError as error:
+        LOG.error("running without a recording: %s", error)  # noqa: TRY400 - a message, no traceback
+        return Unrecorded(str(error))
+
+
+def _retention(config: Config) -> Retention:
+    """The byte bound is one number for the user; metrics are most of what is written."""
+    total = int(config.retention.max_bytes)
+    return Retention(
+        metrics=Keep(config.retention.metrics.ms, total * 8 // 10),
+        events=Keep(config.retention.events.ms, total // 10),
+        log=Keep(config.retention.log.ms, total // 10),
+    )

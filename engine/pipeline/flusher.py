@@ -30,7 +30,7 @@ class Flusher:
     queue: ReadingQueue
     aggregator: Aggregator
     telemetry: Telemetry
-    sinks: Sequence[Callable[[Flush], None]]
+    sinks: Sequence[Callable[[Flush], object]]
     batch: int = 512
     max_wait_seconds: float = 2.0
     _thread: threading.Thread | None = None

@@ -1,8 +1,21 @@
 """Recordings on disk: a folder of hourly Parquet with a manifest and a journal of the open hour."""
 
+from engine.recording.lock import FolderLockedError
+from engine.recording.log import RecordingLog
 from engine.recording.reading import Recording, open_recording
 from engine.recording.recorder import Recorder
 from engine.recording.retention import Keep, Retention
 from engine.recording.slots import Slots
+from engine.recording.unrecorded import Unrecorded
 
-__all__ = ["Keep", "Recorder", "Recording", "Retention", "Slots", "open_recording"]
+__all__ = [
+    "FolderLockedError",
+    "Keep",
+    "Recorder",
+    "Recording",
+    "RecordingLog",
+    "Retention",
+    "Slots",
+    "Unrecorded",
+    "open_recording",
+]

@@ -11,8 +11,12 @@ from engine.dataset.errors import DataError
 NAME = "lock"
 
 
+class FolderLockedError(DataError):
+    """Another process records into the folder."""
+
+
 class FolderLock:
-    """Held while it lives. Raises DataError if another process holds it."""
+    """Held while it lives. Raises FolderLockedError if another process holds it."""
 
     def __init__(self, folder: str) -> None:
         path = str(Path(folder, NAME))
@@ -22,7 +26,7 @@ class FolderLock:
         except OSError:
             holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
             os.close(self._descriptor)
-            raise DataError(
+            raise FolderLockedError(
                 folder,
                 f"another agent (pid {holder or 'unknown'}) is recording into this folder",
                 "stop it, or record into another folder (--out, or state_dir in stallwatch.yaml)",
