@@ -1,4 +1,4 @@
-"""The agent's own log, the third class of recorded data: JSON lines, kept for a time of their own."""
+"""The agent's own log, the third class of recorded data: JSON lines with their own retention."""
 
 from __future__ import annotations
 
