@@ -126,6 +126,9 @@ class Agent:
         self.evaluator.start()
         self.flusher.start()
         self.collector.start()
+        # Before the first flush says the same, for whoever looks at once.
+        for status in self.collector.statuses.values():
+            self.flusher.show(status)
         self.started = True
 
     def stop(self) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from engine.aggregate.aggregator import Aggregator
     from engine.aggregate.queue import ReadingQueue
     from engine.flush import Flush
+    from engine.readings import ProbeStatus
     from engine.telemetry import Telemetry
 
 LOG = logging.getLogger(__name__)
@@ -70,12 +71,16 @@ class Flusher:
         self.telemetry.add("stallwatch_flushes_total")
         self.telemetry.set("stallwatch_flush_seconds", time.monotonic() - started)
 
+    def show(self, status: ProbeStatus) -> None:
+        """Say how a probe stands. One that is degraded is up, with its reason."""
+        up = 0.0 if status.state == "off" else 1.0
+        self.telemetry.set("stallwatch_probe_up", up, probe=status.probe, reason=status.reason)
+
     def _measure(self, mark: FlushMark) -> None:
         told = self.telemetry
         told.clear("stallwatch_probe_up")
         for status in mark.statuses:
-            up = 0.0 if status.state == "off" else 1.0
-            told.set("stallwatch_probe_up", up, probe=status.probe, reason=status.reason)
+            self.show(status)
         for produced in mark.produced:
             self._measure_drift(produced.probe, dict(produced.produced), dict(produced.lost))
         told.set("stallwatch_queue_depth", self.queue.depth())
