@@ -110,7 +110,8 @@ class Journal:
 
     def _append(self, head: dict[str, Any], body: bytes = b"", *, durable: bool = False) -> None:
         text = json.dumps(head, separators=(",", ":"), ensure_ascii=False)
-        content = frame(text.encode("utf-8", "surrogatepass") + b"\n" + body)
+        # A lone surrogate (a file name, a comm) has no UTF-8; Parquet would refuse the whole hour.
+        content = frame(text.encode("utf-8", "replace") + b"\n" + body)
         if self._dirty:
             self._cut()
         self._dirty = True
@@ -132,12 +133,16 @@ class Journal:
 
 
 def read_journal(path: str) -> JournalContent:
-    """Read a journal, whole or torn; never raises for what is in it."""
+    """Read a journal, whole or torn.
+
+    Raises OSError, and ValueError, KeyError, TypeError or IndexError for frames that are whole
+    and yet not ours.
+    """
     found = scan(Path(path).read_bytes())
     content = JournalContent(torn_bytes=found.torn_bytes)
     for payload in found.payloads:
         head_text, _, body = payload.partition(b"\n")
-        head = json.loads(head_text.decode("utf-8", "surrogatepass"))
+        head = json.loads(head_text)
         if head["k"] == "samples":
             _take_samples(content, head, body)
         elif head["k"] == "slot":
@@ -153,6 +158,8 @@ def _take_samples(content: JournalContent, head: dict[str, Any], body: bytes) ->
     if count:
         series = np.frombuffer(body, dtype="<i4", count=count).astype(np.int64)
         values = np.frombuffer(body, dtype="<f8", offset=4 * count, count=count)
+        if int(series.min()) < 0 or int(series.max()) >= len(content.labels):
+            raise ValueError("a series number without labels")
         content.batches.append(Batch(head["t"], "derived" in head, series, values))
     content.events += [event_of_row(row) for row in head.get("events", ())]
 

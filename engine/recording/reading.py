@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rules.promql.ast import Matcher
 
 _CACHE_BYTES = 1 << 30
+_EVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +61,23 @@ class Recording:
             for file in files
             if file["class"] == "metrics"
         ]
-        self._event_files = [file for file in files if file["class"] == "events"]
-        for content in self._open_hours:
-            if content.batches:
-                plain, flagged = series_of(content)
-                times = [batch.time_ms for batch in content.batches]
-                whole = MemoryDataset(plain, derived=flagged)
-                self._parts.append(Part(min(times), max(times), "", whole))
+        self._event_files = [
+            Part(file["start_ms"], file["end_ms"], str(Path(path, file["name"])))
+            for file in files
+            if file["class"] == "events"
+        ]
+        for content in self._open_hours.values():
+            plain, flagged = series_of(content)
+            self._add(MemoryDataset(plain, derived=flagged))
+        unlisted = _unlisted(path, {file["name"] for file in files}, set(self._open_hours))
+        for name in unlisted:
+            if name.startswith("metrics-"):
+                self._add(read_parquet(str(Path(path, name))))
+            else:
+                self._event_files.append(Part(-_EVER, _EVER, str(Path(path, name))))
         self._parts.sort(key=lambda part: part.start_ms)
-        self.notices = _notices(path, manifest.torn_bytes, manifest.bad_lines, self._open_hours)
+        torn = sum(content.torn_bytes for content in self._open_hours.values())
+        self.notices = _notices(path, torn + manifest.torn_bytes, manifest.bad_lines, unlisted)
 
     @property
     def start_ms(self) -> int:
@@ -154,10 +163,10 @@ class Recording:
 
     def all_events(self, start_ms: int, end_ms: int) -> list[TaskEvent]:
         """Events of every task with start <= time <= end, in no particular order."""
-        found = [event for content in self._open_hours for event in content.events]
+        found = [event for content in self._open_hours.values() for event in content.events]
         for file in self._event_files:
-            if file["start_ms"] <= end_ms and file["end_ms"] >= start_ms:
-                found += self._events_of(str(Path(self.path, file["name"])))
+            if file.start_ms <= end_ms and file.end_ms >= start_ms:
+                found += self._events_of(file.path)
         return [event for event in found if start_ms <= event.time_ms <= end_ms]
 
     def history(self) -> list[Entry]:
@@ -173,7 +182,17 @@ class Recording:
 
     def _slot_rows(self) -> list[Entry]:
         rows = [row for entry in self._entries for row in entry.get("slots", ())]
-        return rows + [row for content in self._open_hours for row in content.slots.to_json()]
+        for content in self._open_hours.values():
+            rows += content.slots.to_json()
+        return rows
+
+    def _add(self, content: MemoryDataset) -> None:
+        """A part that is in memory."""
+        both = (*content.series, *content.derived)
+        if both:
+            start = min(int(one.timestamps_ms[0]) for one in both)
+            end = max(int(one.timestamps_ms[-1]) for one in both)
+            self._parts.append(Part(start, end, "", content))
 
     def _select(
         self,
@@ -229,28 +248,52 @@ def is_recording(path: str) -> bool:
     return Path(path, NAME).is_file()
 
 
-def _open_hours(path: str, sealed: set[str]) -> list[JournalContent]:
-    found = []
+def _open_hours(path: str, sealed: set[str]) -> dict[str, JournalContent]:
+    """Journals that are not Parquet yet, by stem."""
+    found = {}
     for stem in journals(path):
         if stem in sealed:
             continue
+        name = str(Path(path, journal_name(stem)))
         try:
-            found.append(read_journal(str(Path(path, journal_name(stem)))))
+            found[stem] = read_journal(name)
+        except FileNotFoundError:
+            # The agent has just sealed it; its Parquet files are found as unlisted ones.
+            continue
         except OSError as error:
-            raise DataError(str(error.filename), f"cannot be read: {error.strerror}") from None
+            raise DataError(
+                name, f"cannot be read: {error.strerror}", "check who owns it"
+            ) from None
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise DataError(
+                name, f"is no journal of this format ({error})", "move it away; its hour is missing"
+            ) from None
     return found
 
 
+def _unlisted(path: str, listed: set[str], open_hours: set[str]) -> list[str]:
+    """Files that no manifest entry tells of: its line was damaged, or is being written."""
+    return sorted(
+        file.name
+        for kind in ("metrics", "events")
+        for file in Path(path).glob(f"{kind}-*.parquet")
+        if file.name not in listed and file.stem.partition("-")[2] not in open_hours
+    )
+
+
 def _notices(
-    path: str, torn_bytes: int, bad_lines: Sequence[int], open_hours: Sequence[JournalContent]
+    path: str, torn_bytes: int, bad_lines: Sequence[int], unlisted: Sequence[str]
 ) -> tuple[str, ...]:
     notices = []
-    torn = torn_bytes + sum(content.torn_bytes for content in open_hours)
-    if torn:
-        notices.append(f"{path}: {torn} bytes of an unfinished write were left out")
+    if torn_bytes:
+        notices.append(f"{path}: {torn_bytes} bytes of an unfinished write were left out")
     if bad_lines:
         numbers = ", ".join(map(str, bad_lines))
         notices.append(f"{path}/{NAME}: lines that fail their checksum were left out: {numbers}")
+    if unlisted:
+        notices.append(
+            f"{path}: read though the manifest does not list them: {', '.join(unlisted)}"
+        )
     return tuple(notices)
 
 

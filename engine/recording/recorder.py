@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from datetime import timedelta
@@ -53,6 +54,9 @@ class Recorder:
         self.retention = Retention() if retention is None else retention
         self._on_failure = on_failure
         self._guard = threading.RLock()
+        # Held while hours are sealed; taken before _guard, never after it.
+        self._sealing = threading.Lock()
+        self._sealer: threading.Thread | None = None
         self._journal: Journal | None = None
         self._manifest: Manifest | None = None
         self._stem = ""
@@ -143,11 +147,19 @@ class Recorder:
     def close(self) -> None:
         """Finish the open hour as Parquet and let the folder go. Twice is fine."""
         with self._guard:
-            if self._manifest is None:
-                return
-            self._roll()
-            self._manifest.close()
-            self._manifest = None
+            journal, self._journal = self._journal, None
+        if self._sealer is not None:
+            self._sealer.join()
+        try:
+            if journal is not None:
+                journal.close()
+            self._seal_all()
+        except OSError as error:
+            self._failed(error)
+        with self._guard:
+            manifest, self._manifest = self._manifest, None
+        if manifest is not None:
+            manifest.close()
             self._lock.release()
 
     def _open(self, node: str, flush_interval_ms: int) -> None:
@@ -168,23 +180,31 @@ class Recorder:
 
     def _seal_all(self) -> None:
         """Turn every closed journal into Parquet. Raises OSError; what is left is tried again."""
-        if self._manifest is None:
-            return
-        sealed = {entry["stem"] for entry in self._manifest.entries if entry["type"] == "sealed"}
-        for stem in journals(self.path):
+        with self._sealing:
+            for stem in journals(self.path):
+                self._seal(stem)
+            with self._guard:
+                entries = list(self._entries())
+            for name, reason in expire(self.path, entries, self.retention, self._newest_ms):
+                self._add({"type": "removed", "name": name, "reason": reason})
+
+    def _seal(self, stem: str) -> None:
+        with self._guard:
             if self._journal is not None and stem == self._stem:
-                continue
-            if stem not in sealed:
-                entry = seal(self.path, stem)
-                self.recovered_bytes += entry.get("torn_bytes", 0)
+                return
+            sealed = {entry["stem"] for entry in self._entries() if entry["type"] == "sealed"}
+        if stem not in sealed:
+            entry = seal(self.path, stem)
+            self.recovered_bytes += entry.get("torn_bytes", 0)
+            self._add(entry)
+            ends = [file["end_ms"] for file in entry["files"]]
+            self._newest_ms = max([self._newest_ms, *ends])
+        Path(self.path, journal_name(stem)).unlink()
+
+    def _add(self, entry: Entry) -> None:
+        with self._guard:
+            if self._manifest is not None:
                 self._manifest.append(entry)
-                ends = [file["end_ms"] for file in entry["files"]]
-                self._newest_ms = max([self._newest_ms, *ends])
-            Path(self.path, journal_name(stem)).unlink()
-        for name, reason in expire(
-            self.path, self._manifest.entries, self.retention, self._newest_ms
-        ):
-            self._manifest.append({"type": "removed", "name": name, "reason": reason})
 
     def _write(self, timestamp_ms: int, append: Callable[[Journal], None]) -> bool:
         with self._guard:
@@ -236,11 +256,17 @@ class Recorder:
         return () if self._manifest is None else self._manifest.entries
 
     def _roll(self) -> None:
-        """Close the open hour. A failure is counted; its journal stays and is tried again."""
+        """Close the open hour; a thread makes Parquet of it while the next one is written."""
         journal, self._journal = self._journal, None
+        if journal is not None:
+            journal.close()
+        if self._sealer is None or not self._sealer.is_alive():
+            self._sealer = threading.Thread(target=self._seal_quietly, name="sealer", daemon=True)
+            self._sealer.start()
+
+    def _seal_quietly(self) -> None:
+        """A failure is counted; the journal stays and is tried again an hour later."""
         try:
-            if journal is not None:
-                journal.close()
             self._seal_all()
         except OSError as error:
             self._failed(error)
@@ -259,6 +285,8 @@ def _unusable(path: str, error: OSError) -> DataError:
         hint = f"choose a folder that {_user()} may write, or change its owner"
     elif isinstance(error, FileExistsError | NotADirectoryError):
         hint = "a recording is a folder; give the path of one, or of one to be made"
+    elif error.errno == errno.EIO:
+        hint = "move that file away; what it holds is then missing"
     else:
         hint = "free some space, or choose another folder"
     return DataError(str(where), f"cannot record here: {error.strerror or error}", hint)
