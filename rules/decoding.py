@@ -58,7 +58,8 @@ def decode(name: str, content: bytes) -> Source:
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
-        source = Source(name, content.decode(encoding, errors="replace"))
+        text = content.decode(encoding, errors="replace")
+        source = Source(name, _UNPRINTABLE.sub("\ufffd", text))
         place = len(content[: error.start].decode(encoding))
         byte = content[error.start]
         message = f"byte 0x{byte:02x} is not {encoding.upper().removesuffix('-LE')}"
@@ -68,7 +69,9 @@ def decode(name: str, content: bytes) -> Source:
     if found is not None:
         message = f"control character U+{ord(found.group()):04X} cannot stand in a YAML file"
         hint = "is this a text file?" if found.group() == "\0" else "delete it"
-        raise _refused(source, found.start(), message, hint)
+        # What is shown on a terminal must not steer it.
+        shown = Source(name, _UNPRINTABLE.sub("\ufffd", text))
+        raise _refused(shown, found.start(), message, hint)
     return source
 
 

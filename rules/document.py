@@ -163,10 +163,12 @@ class _Composer:
         merged: list[Entry] = []
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             key = self.node(event, events, depth + 1)
-            value = self.node(next(events), events, depth + 1)
             if not isinstance(key, Scalar):
-                self.report(key.span, "a key must be a plain word, not a list or a mapping")
-            elif key.value == "<<" and not key.style and key.tag is None:
+                hint = "put quotes around a value that starts with '{' or '[', such as a template"
+                message = "a key must be text, not a list or a mapping"
+                raise _RefusedError(self.report(key.span, message, hint))
+            value = self.node(next(events), events, depth + 1)
+            if key.value == "<<" and not key.style and key.tag is None:
                 merged.extend(self._merge(value))
             elif key.value in own:
                 line, _ = self.source.position(own[key.value].key.span.start)

@@ -71,7 +71,8 @@ class GroupReader:
     def _group_name(self, fields: Fields) -> str:
         scalar = fields.text("name")
         if scalar is None or not scalar.value:
-            self.report.add(fields.key("name"), "a group needs a name", code="group-name")
+            if scalar is not None or fields.entry("name") is None:
+                self.report.add(fields.key("name"), "a group needs a name", code="group-name")
             return ""
         line, _ = self.report.source.position(scalar.span.start)
         first = self._group_lines.get(scalar.value)

@@ -29,9 +29,9 @@ _OBJECT_FIELDS = ("apiVersion", "kind", "metadata", "spec", "status")
 _OBJECT_VERSION = "monitoring.coreos.com/v1"
 # Other files of the field that people hand over by mistake, by a key that only they have.
 _MISTAKEN = {
-    "tests": "this is a unit-test file; 'stallwatch test' runs it",
-    "receivers": "this is a configuration; give it to 'stallwatch run --config'",
-    "scrape_configs": "this is a Prometheus configuration; its rule_files name the rule files",
+    "tests": "it is a unit-test file; 'stallwatch test' runs it",
+    "receivers": "it is a configuration; give it to 'stallwatch run --config'",
+    "scrape_configs": "it is a Prometheus configuration; its rule_files name the rule files",
     "alert": "rules stand in a group: 'groups: [{name: ..., rules: [...]}]'",
     "rules": "rules stand in a group: 'groups: [{name: ..., rules: [...]}]'",
 }
@@ -109,13 +109,21 @@ def find_files(paths: Iterable[str | Path]) -> tuple[Path, ...]:
 
 
 def _groups(report: Report, root: Node, names: Names) -> tuple[Group, ...]:
+    if isinstance(root, Mapping) and root.get("groups") is None:
+        hint = next((_MISTAKEN[key] for key in _MISTAKEN if root.get(key)), "")
+        if hint:
+            span = root.entries[0].key.span
+            report.add(span, "this is not a rule file", hint, code="no-groups")
+            return ()
+    known = len(report.problems)
     fields = _group_fields(report, root)
     if fields is None:
         return ()
     if fields.mapping.get("groups") is None:
-        hint = next((_MISTAKEN[k] for k in _MISTAKEN if fields.mapping.get(k)), "")
-        hint = hint or "a rule file starts with 'groups:'"
-        report.add(fields.head, "there is no 'groups' here", hint, code="no-groups")
+        # A misspelt 'groups' is reported as what it is.
+        if len(report.problems) == known:
+            hint = "a rule file starts with 'groups:'"
+            report.add(fields.head, "there is no 'groups' here", hint, code="no-groups")
         return ()
     extra = isinstance(root, Mapping) and root.get("groups") is None
     return GroupReader(report, legacy_names=names == "legacy", operator=extra).read(

@@ -171,20 +171,16 @@ def _block(text: str, start: int, end: int, style: str, value: str) -> tuple[_Em
 
 def _indents(text: str, start: int, end: int, explicit: int) -> Iterator[int]:
     """Indentations to try, the likeliest first: that of the first line with content."""
-    content = re.compile(r"[^\n\r]*", re.ASCII)
-    widths = []
-    offset = start
-    while offset < end:
-        found = content.match(text, offset, end)
-        line = found.group() if found else ""
-        if line.strip(" "):
-            widths.append(len(line) - len(line.lstrip(" ")))
-        offset += len(line) + 1
-    first = widths[0] if widths else 1
+    first = deepest = 0
+    for line in re.split(r"[\n\r]", text[start:end]):
+        width = len(line) - len(line.lstrip(" "))
+        deepest = max(deepest, width)
+        if not first and line.strip(" "):
+            first = width
     if not explicit:
         yield first
     # An indentation indicator counts from the parent's, which the scalar alone does not show.
-    yield from range(max(1, explicit), max(first, *widths, explicit) + 1 if widths else 2)
+    yield from range(max(1, explicit), max(deepest, explicit) + 2)
 
 
 def _block_content(

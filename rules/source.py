@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 Severity = Literal["error", "warning"]
 
+# Characters of a line that are shown; nobody reads the rest of a minified file.
+LONGEST_LINE = 200
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
@@ -79,7 +82,7 @@ class Problem:
     def render(self) -> str:
         """The place and message, the line, a caret under the span, and the hint."""
         line, column = self.source.position(self.span.start)
-        text = self.source.line(line)
+        text, column = _window(self.source.line(line), column)
         width = max(1, min(self.span.end - self.span.start, len(text) - column + 1))
         # A tab before the caret must be a tab below it too, or the caret slips.
         pad = "".join("\t" if char == "\t" else " " for char in text[: column - 1])
@@ -88,6 +91,16 @@ class Problem:
         if self.hint:
             shown.append(f"    hint: {self.hint}")
         return "\n".join(shown)
+
+
+def _window(line: str, column: int) -> tuple[str, int]:
+    """A long line cut to what stands around a column, and the column in the cut."""
+    if len(line) <= LONGEST_LINE:
+        return line, column
+    start = max(0, min(column - LONGEST_LINE // 2, len(line) - LONGEST_LINE))
+    before = "..." if start else ""
+    after = "..." if start + LONGEST_LINE < len(line) else ""
+    return before + line[start : start + LONGEST_LINE] + after, column - start + len(before)
 
 
 class ProblemsError(StallwatchError):

@@ -54,6 +54,11 @@ _PHRASES: tuple[tuple[str, str, str], ...] = (
         "every line of one mapping or list starts in the same column",
     ),
     (
+        "did not find expected comment or line break",
+        "text after the end of a value",
+        "put quotes around all of it, or write it below 'key: |', indented",
+    ),
+    (
         "did not find expected node content",
         "expected a value here",
         "",
@@ -93,9 +98,8 @@ def syntax_problem(source: Source, error: yaml.YAMLError) -> Problem:
         message, hint = _rephrased(said, _PHRASES)
     if "unexpected end of stream" in said and error.context_mark is not None:
         offset = error.context_mark.index
-    elif error.context_mark is not None and error.context_mark.line != error.problem_mark.line:
-        line = error.context_mark.line + 1
-        hint = f"{hint}; what is wrong began on line {line}" if hint else f"see line {line}"
+    elif error.context_mark is not None and ("could not find" in said or "'-'" in said):
+        hint = f"{hint}; it began on line {error.context_mark.line + 1}"
     # At the end of a file there is no line to show: the last one with text is nearer.
     if offset >= len(source.text):
         offset = max(0, len(source.text.rstrip()) - 1)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.cli.main import main
+
+GOOD = "groups:\n- name: a\n  rules:\n  - alert: A\n    expr: up == 0\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "bad.yaml").write_text(GOOD.replace("== 0", "== ") + "    fro: 5m\n")
+    (tmp_path / "stallwatch.yaml").write_text("cluster: a\nqueue: {size: 10}\n")
+    return tmp_path
+
+
+def test_a_good_file_is_a_success(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "good.yaml"]) == 0
+    assert capsys.readouterr().out == "good.yaml: SUCCESS: 1 rule in 1 group\n"
+
+
+def test_every_problem_of_a_bad_file_is_shown(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", "bad.yaml", "good.yaml"]) == 1
+    out = capsys.readouterr().out
+    assert "bad.yaml:5:16: unexpected end of expression" in out
+    assert "bad.yaml:6:5: a rule has no field 'fro'" in out
+    assert "hint: did you mean 'for'?" in out
+    assert "bad.yaml: FAILED: 2 errors\n" in out
+    assert out.endswith("good.yaml: SUCCESS: 1 rule in 1 group\n")
+
+
+def test_a_configuration_is_told_by_its_keys(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", "stallwatch.yaml"]) == 0
+    assert "stallwatch.yaml: SUCCESS: a valid configuration" in capsys.readouterr().out
+    Path("stallwatch.yaml").write_text("clustr: a\nqueue: {size: 0}\n")
+    assert main(["check", "stallwatch.yaml"]) == 1
+    out = capsys.readouterr().out
+    assert "stallwatch.yaml:1:1: the configuration has no field 'clustr'" in out
+    assert "stallwatch.yaml:2:15: 'queue.size': Input should be greater than" in out
+
+
+def test_a_file_that_is_not_there_cannot_be_checked(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in ("none.yaml", "*.nothing"):
+        assert main(["check", path]) == 2
+        assert path in capsys.readouterr().err
+
+
+def test_json_has_every_place(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "bad.yaml", "--format", "json"]) == 1
+    (file,) = json.loads(capsys.readouterr().out)
+    assert (file["file"], file["kind"], file["ok"]) == ("bad.yaml", "rules", False)
+    places = [(p["line"], p["column"], p["severity"]) for p in file["problems"]]
+    assert places == [(5, 16, "error"), (6, 5, "error")]
+
+
+def test_portable_names_what_needs_a_feature_flag(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("new.yaml").write_text(GOOD.replace("up == 0", "sort_by_label(up, 'a')"))
+    assert main(["check", "new.yaml"]) == 0
+    capsys.readouterr()
+    assert main(["check", "--portable", "new.yaml"]) == 1
+    out = capsys.readouterr().out
+    assert "new.yaml:5:11: 'sort_by_label' is not stable PromQL" in out
+    assert "--enable-feature=promql-experimental-functions" in out
+
+
+def test_a_directory_stands_for_its_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "."]) == 1
+    out = capsys.readouterr().out
+    assert out.count("SUCCESS") == 2
+    assert out.count("FAILED") == 1

@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rules.decoding import UnreadableError, decode
+from rules.document import compose
+from rules.loader import find_files, load_file, load_paths, load_source
+from rules.model import AlertingRule, RecordingRule
+from rules.source import ProblemsError, Source
+
+if TYPE_CHECKING:
+    import random
+
+BAD = Path(__file__).parent / "cases" / "bad"
+
+RULES = """\
+groups:
+  - name: a
+    interval: 30s
+    query_offset: 1m
+    limit: 10
+    labels: {team: ml, tier: "2"}
+    rules:
+      - &first
+        alert: A
+        expr: &expr |
+          sum(up)
+            > 1
+        for: 5m
+        keep_firing_for: 1m
+        labels: {tier: 1}
+        annotations:
+          summary: '{{ $value }} of {{ $labels.job }}'
+      - record: a:b
+        expr: *expr
+      - <<: *first
+        alert: B
+"""
+
+
+def test_a_rule_file_becomes_a_model() -> None:
+    loaded = load_source(Source("a.yaml", RULES))
+    assert loaded.problems == ()
+    assert loaded.file is not None
+    (group,) = loaded.file.groups
+    assert (group.name, group.file) == ("a", "a.yaml")
+    assert (group.interval_ms, group.query_offset_ms, group.limit) == (30_000, 60_000, 10)
+    first, recorded, merged = group.rules
+    assert isinstance(first, AlertingRule)
+    assert isinstance(recorded, RecordingRule)
+    assert isinstance(merged, AlertingRule)
+    assert first.labels == {"team": "ml", "tier": "1"}
+    assert (first.for_ms, first.keep_firing_for_ms) == (300_000, 60_000)
+    assert recorded.labels == {"team": "ml", "tier": "2"}
+    assert merged.name == "B"
+    assert merged.annotations == first.annotations
+    assert merged.for_ms == first.for_ms
+
+
+def test_a_place_in_an_expression_is_a_place_in_the_file() -> None:
+    loaded = load_source(Source("a.yaml", RULES))
+    assert loaded.file is not None
+    expression = loaded.file.groups[0].rules[0].expression
+    at = expression.text.index("> 1")
+    assert expression.source.position(expression.offsets[at]) == (12, 13)
+    assert RULES[expression.offsets[at] :].startswith("> 1")
+
+
+@pytest.mark.parametrize("case", sorted(BAD.glob("*.yaml")), ids=lambda path: Path(path).stem)
+def test_a_broken_rule_file_is_refused_at_the_place(
+    case: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(BAD)
+    loaded = load_file(case.name)
+    assert loaded.file is None
+    shown = "\n".join(problem.render() for problem in loaded.problems)
+    assert f"{shown}\n" == case.with_suffix(".expected").read_text(encoding="utf-8")
+    places = [problem.span.start for problem in loaded.problems]
+    assert places == sorted(places)
+
+
+def test_what_prometheus_loads_loads() -> None:
+    for text in (
+        "groups: []\n",
+        "groups:\n",
+        "groups:\n- name: a\n",
+        "groups:\n- name: a\n  rules:\n  - alert: A\n    expr: 1\n    for:\n    labels: {a: }\n",
+        "groups:\n- name: a\n  limit: -1\n  rules:\n  - record: 'a b'\n    expr: up\n",
+        "groups:\n- name: a\n  interval: 0\n",
+        "groups:\n- {name: a, rules: [{record: b, expr: up, for: 0s, annotations: {}}]}\n",
+        '{"groups": [{"name": "json", "rules": [{"alert": "A", "expr": "up == 0"}]}]}',
+        "---\ngroups: []\n...\n",
+    ):
+        assert load_source(Source("a.yaml", text)).problems == (), text
+
+
+def test_only_the_first_document_is_read_with_a_warning() -> None:
+    for rest in ("groups: [{name: b}]\n", "not: [yaml\n", "\t\n"):
+        loaded = load_source(Source("a.yaml", f"groups: [{{name: a}}]\n---\n{rest}"))
+        assert loaded.file is not None
+        assert [group.name for group in loaded.file.groups] == ["a"]
+        (warning,) = loaded.problems
+        assert warning.severity == "warning"
+        assert "only the first YAML document" in warning.message
+
+
+def test_a_rule_twice_is_a_warning() -> None:
+    rule = "  - record: a\n    expr: up\n    labels: {x: y}\n"
+    loaded = load_source(Source("a.yaml", f"groups:\n- name: a\n  rules:\n{rule}{rule}"))
+    assert loaded.file is not None
+    (warning,) = loaded.problems
+    assert warning.place == "a.yaml:7:13"
+    assert warning.hint == "it stands on line 4; the two write to the same series"
+
+
+def test_legacy_names_are_refused_only_on_request(shared: Path) -> None:
+    folder = shared / "cases/rulefiles/rulefmt"
+    bad = folder / "legacy_validation_annotation.bad.yaml"
+    assert load_file(bad).file is not None
+    loaded = load_file(bad, names="legacy")
+    assert loaded.file is None
+    assert loaded.problems[0].message == "not a valid annotation name: 'ins-tance'"
+    good = folder / "legacy_validation_annotation.good.yaml"
+    assert load_file(good, names="legacy").file is not None
+
+
+REFUSED = {
+    "bad_expr.bad.yaml": (5, 20, "expects a range vector"),
+    "bad_field.bad.yaml": (8, 9, "no field 'annotation'"),
+    "duplicate_grp.bad.yaml": (3, 11, "'yolo' appears twice"),
+    "invalid_label_name.bad.yaml": (7, 11, "'__name__' cannot be set"),
+    "invalid_record_name.bad.yaml": (4, 17, "braces"),
+    "no_rec_alert.bad.yaml": (4, 9, "'alert' or 'record'"),
+    "noexpr.bad.yaml": (4, 9, "needs an 'expr'"),
+    "record_and_alert.bad.yaml": (5, 16, "not both"),
+    "record_and_for.bad.yaml": (6, 9, "no 'for'"),
+    "record_and_keep_firing_for.bad.yaml": (6, 9, "no 'keep_firing_for'"),
+}
+
+
+def test_every_public_rule_file_gets_the_verdict_of_prometheus(shared: Path) -> None:
+    files = find_files([shared / "cases/rulefiles"])
+    assert len(files) > 70
+    for path in files:
+        loaded = load_file(path)
+        errors = [problem for problem in loaded.problems if problem.severity == "error"]
+        if path.name not in REFUSED:
+            assert errors == [], path
+            assert loaded.file is not None
+            continue
+        line, column, message = REFUSED[path.name]
+        (error,) = errors
+        assert error.source.position(error.span.start) == (line, column), path
+        assert message in error.message
+
+
+def test_files_directories_and_globs_are_found_once(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in ("b.yaml", "a.yml", "sub/c.yaml", "notes.txt"):
+        (tmp_path / name).write_text("groups: []\n")
+    found = find_files([tmp_path / "b.yaml", tmp_path, f"{tmp_path}/*.y*ml"])
+    names = [path.name for path in found]
+    assert names == ["b.yaml", "a.yml", "c.yaml"]
+    assert len(load_paths([tmp_path])) == 3
+
+
+def test_paths_that_name_nothing_cannot_be_loaded(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none.yaml", f"{tmp_path}/*.yaml"):
+        with pytest.raises(UnreadableError, match=str(tmp_path)):
+            load_paths([path])
+
+
+def test_the_errors_of_all_files_come_together(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("group: []\n")
+    (tmp_path / "b.yaml").write_text("groups: [{name: a, rules: [{alert: A, expr: 'up ='}]}]\n")
+    with pytest.raises(ProblemsError) as caught:
+        load_paths([tmp_path])
+    assert {problem.source.name for problem in caught.value.problems} == {
+        str(tmp_path / "a.yaml"),
+        str(tmp_path / "b.yaml"),
+    }
+
+
+def test_a_file_in_utf16_with_its_mark_is_read() -> None:
+    source = decode("a.yaml", "groups: []\n".encode("utf-16"))
+    assert source.text == "groups: []\n"
+
+
+def test_a_huge_file_is_refused() -> None:
+    with pytest.raises(ProblemsError, match="larger than 16 MiB"):
+        decode("a.yaml", b"#" * (16 * 1024 * 1024 + 1))
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=200)
+def test_any_bytes_load_or_are_located_problems(content: bytes) -> None:
+    try:
+        source = decode("a.yaml", content)
+    except ProblemsError:
+        return
+    loaded = load_source(source)
+    assert (loaded.file is None) == any(p.severity == "error" for p in loaded.problems)
+    assert all(problem.render() for problem in loaded.problems)
+
+
+@given(st.randoms(use_true_random=False), st.integers(1, 6))
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_damaged_rule_file_loads_or_has_located_problems(
+    chance: random.Random, damages: int
+) -> None:
+    text = RULES
+    for _ in range(damages):
+        at = chance.randrange(len(text))
+        length = chance.choice((0, 1, 2, 10))
+        insert = chance.choice(
+            ("", "\n", " ", "\t", ":", "- ", "'", '"', "{", "}", "[", "&a ", "*a ", "|", ">", "#",
+             "{{", "}}", "<<: ", "!!int ", "? ", "%", "@", "`", "\r", "\u2028", "\\", "5m", "...")
+        )  # fmt: skip
+        text = text[:at] + insert + text[at + length :]
+    loaded = load_source(Source("a.yaml", text))
+    assert (loaded.file is None) == any(p.severity == "error" for p in loaded.problems)
+    for problem in loaded.problems:
+        assert problem.render()
+        assert 0 <= problem.span.start <= len(text)
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=200)
+def test_any_text_composes_or_is_a_located_problem(text: str) -> None:
+    try:
+        source = decode("a.yaml", text.encode())
+    except ProblemsError:
+        return
+    document = compose(source)
+    assert all(problem.render() for problem in document.problems)
