@@ -22,27 +22,54 @@ def add(
     return new, np.where(np.isinf(new), 0.0, carry + lost)
 
 
+# No sum of fewer than 1e18 values of at most this magnitude overflows.
+LARGEST_PLAIN = 1e290
+
+
+def is_plain(values: Float64Array) -> bool:
+    """Whether sums of these stay finite, so that nothing infinite has to be looked out for."""
+    return not values.size or bool(np.abs(values).max() <= LARGEST_PLAIN)
+
+
 @dataclass(slots=True)
 class Sum:
-    """Running compensated sums, one per cell; all arrays have the shape of the cells."""
+    """Running compensated sums, one per cell; all arrays have the shape of the cells.
+
+    `scratch`, float64[3, ...], is there for plain values (see `is_plain`): those are added in
+    place. The error is then Knuth's TwoSum, which is exact for either order of magnitudes and so
+    has the bits of Neumaier's.
+    """
 
     total: Float64Array
     carry: Float64Array
+    scratch: Float64Array | None = None
 
     @classmethod
-    def zero(cls, shape: tuple[int, ...]) -> Sum:
-        """Nothing added yet."""
-        return cls(np.zeros(shape), np.zeros(shape))
-
-    @classmethod
-    def of(cls, first: Float64Array) -> Sum:
+    def of(cls, first: Float64Array, *, plain: bool = False) -> Sum:
         """One value added."""
-        return cls(first.copy(), np.zeros(first.shape))
+        scratch = np.empty((3, *first.shape)) if plain else None
+        return cls(first.copy(), np.zeros(first.shape), scratch)
+
+    @classmethod
+    def zero(cls, shape: tuple[int, ...], *, plain: bool = False) -> Sum:
+        """Nothing added yet."""
+        return cls.of(np.zeros(shape), plain=plain)
 
     def add(self, increment: Float64Array, columns: IndexArray | slice) -> None:
         """Add to the cells in these columns (the last axis)."""
-        total, carry = add(increment, self.total[..., columns], self.carry[..., columns])
-        self.total[..., columns], self.carry[..., columns] = total, carry
+        total, carry = self.total[..., columns], self.carry[..., columns]
+        if self.scratch is None or not isinstance(columns, slice):
+            self.total[..., columns], self.carry[..., columns] = add(increment, total, carry)
+            return
+        new, part, rest = self.scratch[..., columns]
+        np.add(total, increment, out=new)
+        np.subtract(new, total, out=part)
+        np.subtract(new, part, out=rest)
+        np.subtract(total, rest, out=rest)
+        np.subtract(increment, part, out=part)
+        np.add(rest, part, out=rest)
+        np.add(carry, rest, out=carry)
+        total[...] = new
 
     def result(self) -> Float64Array:
         """The sums."""

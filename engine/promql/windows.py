@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 IndexArray: TypeAlias = npt.NDArray[np.intp]
 
-# Cells of [series, step] per block: 256 KiB of float64, which leaves room for a few temporaries.
-BLOCK_CELLS = 32_768
+# Cells of [series, step] per block: 64 KiB of float64, so that a kernel's half a dozen arrays stay
+# in a core's own cache.
+BLOCK_CELLS = 8_192
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +57,31 @@ class Windows:
         return lo, np.maximum(hi, lo)
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Columns start … stop - 1, in which `lo` grows by the same `stride` from each to the next.
+
+    There a kernel's next sample of every window is a strided view, not a copy.
+    """
+
+    start: int
+    stop: int
+    stride: int
+
+    @classmethod
+    def of(cls, lo: IndexArray) -> Run:
+        """The run around the middle of `lo`; the ends differ where data starts or stops."""
+        steps = np.diff(lo)
+        middle = steps.size // 2
+        if not steps.size or steps[middle] < 1:
+            return cls(0, 0, 1)
+        breaks = np.flatnonzero(steps != steps[middle])
+        after = int(np.searchsorted(breaks, middle))
+        start = int(breaks[after - 1]) + 1 if after else 0
+        stop = int(breaks[after]) + 1 if after < breaks.size else lo.size
+        return cls(start, stop, int(steps[middle]))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
     """What a kernel works on. `params`: float64[T] for each scalar argument."""
@@ -67,6 +93,7 @@ class Block:
     times_ms: Int64Array
     end_ms: Int64Array
     range_ms: int
+    run: Run
     params: tuple[Float64Array, ...] = ()
 
     @property
@@ -79,14 +106,18 @@ class Block:
         """(S, T)."""
         return self.values.shape[0], self.lo.size
 
-    def at(self, index: IndexArray) -> Float64Array:
-        """values[:, index]; an index out of range gives some value."""
+    def at(self, index: IndexArray | slice) -> Float64Array:
+        """values[:, index], not to be written to; an index out of range gives some value."""
+        if isinstance(index, slice):
+            return self.values[:, index]
         if not self.timestamps_ms.size:
             return np.zeros((self.values.shape[0], index.size))
         return np.take(self.values, index, axis=1, mode="clip")
 
-    def times_at(self, index: IndexArray) -> Int64Array:
+    def times_at(self, index: IndexArray | slice) -> Int64Array:
         """timestamps[index]; an index out of range gives some time."""
+        if isinstance(index, slice):
+            return self.timestamps_ms[index]
         if not self.timestamps_ms.size:
             return np.zeros(index.size, dtype=np.int64)
         return np.take(self.timestamps_ms, index, mode="clip")
@@ -95,23 +126,59 @@ class Block:
         """A mask over steps, [T], as one over series and steps, [S, T]."""
         return np.broadcast_to(mask, self.shape)
 
-    def walk(self, first: int = 0) -> Iterator[tuple[IndexArray | slice, IndexArray]]:
+    def columns(self, chunk: slice) -> Block:
+        """The same series at some of the steps."""
+        return Block(
+            self.timestamps_ms,
+            self.values,
+            self.lo[chunk],
+            self.hi[chunk],
+            self.times_ms[chunk],
+            self.end_ms[chunk],
+            self.range_ms,
+            Run.of(self.lo[chunk]),
+            tuple(param[chunk] for param in self.params),
+        )
+
+    def walk(self, first: int = 0) -> Iterator[tuple[int, Columns, Columns]]:
         """The samples of all windows side by side: their number `first`, `first` + 1, and so on.
 
-        Each item is (columns, index): the steps whose window has a further sample, and where it
-        is. Folding in this order adds each window's samples from oldest to newest, one at a
+        Each item is (number, columns, index): the steps whose window has that sample, and where
+        it is. Folding in this order adds each window's samples from oldest to newest, one at a
         time, exactly as a loop over the window would.
         """
         widths = self.widths
-        least, most = (int(widths.min()), int(widths.max())) if widths.size else (0, 0)
+        most = int(widths.max(initial=0))
         for number in range(first, most):
-            if number < least:
-                yield slice(None), self.lo + number
-            else:
-                columns = np.flatnonzero(widths > number)
-                yield columns, self.lo[columns] + number
+            for columns in self._split(np.flatnonzero(widths > number)):
+                if isinstance(columns, slice) and columns.stop <= self.run.stop:
+                    begin = int(self.lo[columns.start]) + number
+                    end = int(self.lo[columns.stop - 1]) + number + 1
+                    yield number, columns, slice(begin, end, self.run.stride)
+                else:
+                    yield number, columns, self.lo[columns] + number
+
+    def _split(self, columns: IndexArray) -> Iterator[Columns]:
+        """Columns as up to three pieces: before, inside (a slice) and after the run.
+
+        All columns are a slice in any case, so that kernels can work on them in place.
+        """
+        if columns.size == self.lo.size and not self.run.stop:
+            yield slice(0, columns.size)
+            return
+        low, high = np.searchsorted(columns, (self.run.start, self.run.stop)).tolist()
+        inside = columns[low:high]
+        if not inside.size or inside[-1] - inside[0] + 1 != inside.size:
+            yield columns
+            return
+        if low:
+            yield columns[:low]
+        yield slice(int(inside[0]), int(inside[-1]) + 1)
+        if high < columns.size:
+            yield columns[high:]
 
 
+Columns: TypeAlias = "IndexArray | slice"
 Folded: TypeAlias = "tuple[Float64Array, BoolArray]"
 Kernel: TypeAlias = "Callable[[Block], Folded]"
 
@@ -127,6 +194,7 @@ def fold(
     height = max(1, BLOCK_CELLS // max(1, steps))
     for group in windows.groups:
         lo, hi = windows.bounds(group.timestamps_ms)
+        run = Run.of(lo)
         for start in range(0, group.rows.size, height):
             rows = slice(start, start + height)
             block = Block(
@@ -137,6 +205,7 @@ def fold(
                 windows.times_ms,
                 windows.end_ms,
                 windows.range_ms,
+                run,
                 params,
             )
             values[group.rows[rows]], present[group.rows[rows]] = kernel(block)

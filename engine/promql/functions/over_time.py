@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.promql.quantiles import quantile
-from engine.promql.summation import Mean, Sum, add
+from engine.promql.summation import Mean, Sum, is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def sum_over_time(block: Block) -> Folded:
     """Compensated sum."""
-    total = Sum.zero(block.shape)
-    for columns, index in block.walk():
+    total = Sum.zero(block.shape, plain=is_plain(block.values))
+    for _, columns, index in block.walk():
         total.add(block.at(index), columns)
     infinite = np.isinf(total.total)
     return np.where(infinite, total.total, total.result()), block.where(block.widths > 0)
@@ -30,22 +30,30 @@ def sum_over_time(block: Block) -> Folded:
 
 def avg_over_time(block: Block) -> Folded:
     """Compensated mean that does not overflow."""
-    mean = Mean.of(block.at(block.lo))
-    for columns, index in block.walk(first=1):
+    present = block.where(block.widths > 0)
+    first = block.at(block.lo)
+    if is_plain(block.values):
+        total = Sum.of(first, plain=True)
+        for _, columns, index in block.walk(first=1):
+            total.add(block.at(index), columns)
+        return total.total / block.widths + total.carry / block.widths, present
+    mean = Mean.of(first)
+    for _, columns, index in block.walk(first=1):
         mean.add(block.at(index), columns)
-    return mean.result(), block.where(block.widths > 0)
+    return mean.result(), present
 
 
 def stdvar_over_time(block: Block) -> Folded:
     """Population variance, by Welford's update with compensation; 0 for a constant."""
-    mean, squares = Sum.zero(block.shape), Sum.zero(block.shape)
-    for number, (columns, index) in enumerate(block.walk(), start=1):
+    values = block.values
+    plain = is_plain(values) and is_plain(values * values)
+    mean, squares = Sum.zero(block.shape, plain=plain), Sum.zero(block.shape, plain=plain)
+    for number, columns, index in block.walk():
         value = block.at(index)
-        centre, carry = mean.total[:, columns], mean.carry[:, columns]
-        away = value - (centre + carry)
-        centre, carry = add(away / number, centre, carry)
-        mean.total[:, columns], mean.carry[:, columns] = centre, carry
-        squares.add(away * (value - (centre + carry)), columns)
+        away = value - (mean.total[:, columns] + mean.carry[:, columns])
+        mean.add(away / (number + 1), columns)
+        centre = mean.total[:, columns] + mean.carry[:, columns]
+        squares.add(away * (value - centre), columns)
     return squares.result() / block.widths, block.where(block.widths > 0)
 
 
@@ -94,7 +102,7 @@ def _extreme(beats: Callable[[Float64Array, Float64Array], BoolArray], *, when: 
     def kernel(block: Block) -> Folded:
         best = block.at(block.lo)
         times = np.broadcast_to(block.times_at(block.lo), block.shape).copy()
-        for columns, index in block.walk():
+        for _, columns, index in block.walk():
             value, held = block.at(index), best[:, columns]
             wins = beats(value, held) | np.isnan(held)
             best[:, columns] = np.where(wins, value, held)
@@ -130,22 +138,8 @@ def _column_chunks(block: Block) -> list[slice]:
 def _in_chunks(block: Block, kernel: Kernel) -> Folded:
     values = np.zeros(block.shape)
     for chunk in _column_chunks(block):
-        part = _columns(block, chunk)
-        values[:, chunk] = kernel(part)[0]
+        values[:, chunk] = kernel(block.columns(chunk))[0]
     return values, block.where(block.widths > 0)
-
-
-def _columns(block: Block, chunk: slice) -> Block:
-    return type(block)(
-        block.timestamps_ms,
-        block.values,
-        block.lo[chunk],
-        block.hi[chunk],
-        block.times_ms[chunk],
-        block.end_ms[chunk],
-        block.range_ms,
-        tuple(param[chunk] for param in block.params),
-    )
 
 
 def quantile_over_time(block: Block) -> Folded:

@@ -25,7 +25,7 @@ def _regression(block: Block, origin_ms: Int64Array) -> tuple[Float64Array, Floa
     y_sum, xy_sum = Sum.zero(shape), Sum.zero(shape)
     first = block.at(block.lo)
     constant = np.ones(shape, dtype=np.bool_)
-    for columns, index in block.walk():
+    for _, columns, index in block.walk():
         y = block.at(index)
         x = np.broadcast_to((block.times_at(index) - origin_ms[columns]) / 1000, y.shape)
         constant[:, columns] &= y == first[:, columns]
@@ -67,10 +67,10 @@ def double_exponential_smoothing(block: Block) -> Folded:
     before = np.zeros(block.shape)
     level = block.at(block.lo).copy()
     slope = block.at(block.lo + 1) - level
-    for number, (columns, index) in enumerate(block.walk(first=1)):
+    for number, columns, index in block.walk(first=1):
         sf, tf = smoothing[columns], trend[columns]
         held, drift = level[:, columns], slope[:, columns]
-        if number:
+        if number > 1:
             drift = tf * (held - before[:, columns]) + (1 - tf) * drift
         before[:, columns] = held
         slope[:, columns] = drift

@@ -177,7 +177,8 @@ def sampled_series(
     times: list[int] = []
     for _ in range(draw(st.integers(1, 4))):
         if not times or draw(st.booleans()):
-            gaps = draw(st.lists(st.integers(1, 40_000), min_size=1, max_size=12))
+            gap = draw(st.sampled_from([st.integers(1, 40_000), st.just(10_000)]))
+            gaps = draw(st.lists(gap, min_size=1, max_size=16))
             times = np.cumsum(gaps).tolist()
         values = draw(st.lists(numbers, min_size=len(times), max_size=len(times)))
         series.append((times, values))
@@ -223,7 +224,11 @@ def expected(
     ]
 
 
-ENDS = st.lists(st.integers(0, 400_000), min_size=1, max_size=8).map(sorted)
+ENDS = st.one_of(
+    st.lists(st.integers(0, 400_000), min_size=1, max_size=8).map(sorted),
+    st.builds(lambda start, step: list(range(start, 200_000, step)), *[st.just(10_000)] * 2),
+    st.builds(lambda start, step: list(range(start, 200_000, step)), *[st.just(20_000)] * 2),
+)
 WIDTHS = st.sampled_from([1, 5_000, 30_000, 100_000, 500_000])
 
 
