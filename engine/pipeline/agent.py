@@ -42,6 +42,7 @@ from rules.hashing import rules_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from engine.config.model import Config
     from engine.protocols import Delivery, OpenDelivery, Probe
@@ -53,12 +54,16 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Agent:
-    """One node's agent. `start` returns when the probes have said how they stand."""
+    """One node's agent. `start` returns when the probes have said how they stand.
+
+    `recording`: the folder of the recording, by default one in the state folder.
+    """
 
     config: Config
     files: tuple[RuleFile, ...]
     probes: Sequence[Probe]
     open_delivery: OpenDelivery
+    recording: Path | None = None
     clock: Callable[[], float] = time.time
     telemetry: Telemetry = field(default_factory=Telemetry)
     store: Store = field(init=False)
@@ -75,7 +80,7 @@ class Agent:
         config = self.config
         now_ms = int(self.clock() * 1000)
         self.state = StateDb.open(config.state_dir / "state.db")
-        self.recorder = open_recorder(config)
+        self.recorder = open_recorder(config, self.recording)
         self._log = RecordingLog(self.recorder)
         logging.getLogger().addHandler(self._log)
         self.store = self._refilled_store(now_ms)
@@ -236,14 +241,15 @@ class Agent:
         return found
 
 
-def open_recorder(config: Config) -> Recorder | Unrecorded:
+def open_recorder(config: Config, folder: Path | None = None) -> Recorder | Unrecorded:
     """The recording of a configuration; where none can be kept, the agent runs without.
 
-    Raises FolderLockedError when another agent has it: two must not share a state folder.
+    Raises FolderLockedError when another agent has it: two must not share a state folder. Raises
+    DataError for a folder that was asked for by name and cannot be used.
     """
     try:
         return Recorder(
-            str(config.state_dir / "recording"),
+            str(folder or config.state_dir / "recording"),
             node=config.node,
             flush_interval_ms=config.flush_interval.ms,
             retention=_retention(config),
@@ -252,6 +258,8 @@ def open_recorder(config: Config) -> Recorder | Unrecorded:
     except FolderLockedError:
         raise
     except DataError as error:
+        if folder is not None:
+            raise
         LOG.error("running without a recording: %s", error)  # noqa: TRY400 - a message, no traceback
         return Unrecorded(str(error))
 
