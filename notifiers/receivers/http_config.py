@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import requests
-from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, SecretStr, field_validator, model_validator
 
 if TYPE_CHECKING:
     from requests import PreparedRequest
@@ -38,6 +39,13 @@ class TlsConfig(_Section):
     cert_file: str = ""
     key_file: str = ""
     insecure_skip_verify: bool = False
+
+    @field_validator("ca_file", "cert_file", "key_file")
+    @classmethod
+    def _exists(cls, path: str) -> str:
+        if path and not Path(path).is_file():
+            raise ValueError(f"there is no file '{path}'")
+        return path
 
 
 class HttpConfig(_Section):

@@ -192,7 +192,8 @@ def _explain(error: BaseException) -> SendError:
             return SendError("connection", cause.strerror)
     if isinstance(error, requests.ConnectionError):
         return SendError("connection", "the connection broke before an answer came")
-    return SendError("connection", type(error).__name__)
+    # What requests raises for a certificate file that has gone is a bare OSError.
+    return SendError("configuration", f"a certificate file cannot be read ({type(error).__name__})")
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:

@@ -84,6 +84,7 @@ class Hook:
     received: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     always: Reply = field(default_factory=lambda: status(200))
+    server: Any = None
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def wait_for(self, count: int) -> list[tuple[dict[str, str], bytes]]:
@@ -119,6 +120,7 @@ def make_hook() -> Iterator[Callable[[], Hook]]:
         hook.url = f"http://127.0.0.1:{server.server_address[1]}/hook"
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         servers.append(server)
+        hook.server = server
         return hook
 
     yield make
