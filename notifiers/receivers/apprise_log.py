@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from notifiers.receivers.library_logs import silence_urllib3
 from notifiers.receivers.receiver import SendError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def captured() -> Iterator[list[tuple[int, str]]]:
             logger.addHandler(_handler)
             logger.propagate = False
             logger.setLevel(logging.DEBUG)
+            silence_urllib3()
     lines: list[tuple[int, str]] = []
     token = _lines.set(lines)
     try:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import requests
 from pydantic import BaseModel, ConfigDict, SecretStr, field_validator, model_validator
 
+from notifiers.receivers.library_logs import silence_urllib3
+
 if TYPE_CHECKING:
     from requests import PreparedRequest
     from typing_extensions import Self
@@ -78,6 +80,7 @@ class _Identity(requests.auth.AuthBase):
 
 def open_session(config: HttpConfig) -> requests.Session:
     """A session that does what the configuration says and nothing that the environment says."""
+    silence_urllib3()
     session = requests.Session()
     session.trust_env = False
     if config.basic_auth is not None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from notifiers.outbox import State
+    from notifiers.outbox import Entry, State
 
 PATIENCE = 60.0
 Reply = Callable[[BaseHTTPRequestHandler], None]
@@ -165,10 +165,14 @@ class Agent:
 
     def rows(self, state: State) -> list[tuple[str, str, str]]:
         """(receiver, status, reason) of the rows in a state."""
+        return [(entry.receiver, entry.status, entry.reason) for entry in self.entries(state)]
+
+    def entries(self, state: State) -> list[Entry]:
         outbox = Outbox(self.path)
-        entries = outbox.entries(state)
-        outbox.close()
-        return [(entry.receiver, entry.status, entry.reason) for entry in entries]
+        try:
+            return outbox.entries(state)
+        finally:
+            outbox.close()
 
     def settle(self, state: State, count: int) -> list[tuple[str, str, str]]:
         """Wait until so many rows are in a state."""
