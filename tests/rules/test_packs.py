@@ -64,6 +64,21 @@ def test_promtool_takes_a_shipped_file(path: Path) -> None:
     assert done.returncode == 0, done.stderr.decode()
 
 
+@pytest.mark.parametrize("name", ["comm", "gpu", "self"])
+def test_a_shipped_file_alerts_when_it_must_and_only_then(name: str) -> None:
+    """The cases are promtool unit tests; they read as a description of the rules."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed")
+    done = subprocess.run(
+        [promtool, "test", "rules", f"{name}.test.yaml"],
+        capture_output=True,
+        check=False,
+        cwd=Path(__file__).parent / "packs",
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()
+
+
 @pytest.mark.parametrize(("path", "rule"), ALERTS, ids=lambda value: getattr(value, "name", ""))
 def test_a_shipped_alert_says_what_why_and_what_to_do(path: Path, rule: AlertingRule) -> None:
     tiers = {"comm.yaml": "1", "gpu.yaml": "2", "self.yaml": "0"}
