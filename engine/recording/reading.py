@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,9 +47,9 @@ class Recording:
     `with_derived()` is the view that has it.
     """
 
-    def __init__(self, path: str, *, derived: bool = False) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self._derived = derived
+        self._derived = False
         self._cache: OrderedDict[tuple[str, str], MemoryDataset] = OrderedDict()
         manifest = read_manifest(path)
         self._entries = manifest.entries
@@ -89,7 +89,7 @@ class Recording:
         """The time of the last sample, unix milliseconds."""
         return max((part.end_ms for part in self._parts), default=0)
 
-    @cached_property
+    @property
     def series_count(self) -> int:
         """Series with at least one sample; reads every file."""
         return len({one.labels for part in self._parts for one in self._series(part, "")})
@@ -136,7 +136,9 @@ class Recording:
 
     def with_derived(self) -> Recording:
         """The same recording with what rules recorded in it."""
-        return Recording(self.path, derived=True)
+        other = copy(self)
+        other._derived = True  # noqa: SLF001 - its own class
+        return other
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
         """See `engine.series.Queryable`. Raises DataError if a file of the range is broken."""
