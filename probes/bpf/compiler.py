@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
 import tempfile
 import threading
@@ -112,7 +113,8 @@ def _flags(defines: Mapping[str, int | str], *, ring: bool) -> list[str]:
 
 def _refusal(path: Path, error: Exception, chatter: str, *, compiled: bool) -> UnavailableError:
     where = f"{path.parent.name}/{path.name}"
-    if compiled and "super-user" in str(error):
+    # Maps are made while bcc "compiles", so that a refusal can come in either half.
+    if "super-user" in str(error) or os.strerror(errno.EPERM) in chatter:
         return UnavailableError(
             "missing_capability",
             f"the kernel refused to load {where}: operation not permitted",

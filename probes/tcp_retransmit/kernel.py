@@ -59,13 +59,18 @@ class Limits:
         }
         return cls(**chosen)
 
+    @property
+    def ring_pages_rounded(self) -> int:
+        """The kernel takes powers of two only: the next one."""
+        return 1 << (self.ring_pages - 1).bit_length()
+
     def defines(self) -> dict[str, int]:
         """As the program names them."""
         return {
             "OWNERS_LIMIT": self.owners,
             "PROCESSES_LIMIT": self.processes,
             "FLOWS_LIMIT": self.flows,
-            "RING_PAGES": self.ring_pages,
+            "RING_PAGES": self.ring_pages_rounded,
         }
 
 
@@ -97,7 +102,7 @@ class RetransmitProgram:
         )
         self._seen: dict[bytes, tuple[int, int]] = {}
         try:
-            self._records = self._bpf.events("records", limits.ring_pages)
+            self._records = self._bpf.events("records", limits.ring_pages_rounded)
             for (category, event), program in points.items():
                 self._bpf.attach_tracepoint(program, category, event)
         except UnavailableError:

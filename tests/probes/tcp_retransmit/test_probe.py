@@ -27,6 +27,16 @@ def test_limits_are_settable_and_nonsense_keeps_the_default() -> None:
     assert limits == Limits(flows=1)
 
 
+def test_a_ring_is_rounded_up_to_what_the_kernel_takes() -> None:
+    assert [Limits(ring_pages=n).defines()["RING_PAGES"] for n in (1, 2, 3, 64, 65)] == [
+        1,
+        2,
+        4,
+        64,
+        128,
+    ]
+
+
 def test_a_probe_that_never_started_answers_everything() -> None:
     probe = TcpRetransmitProbe()
     probe.poll()
