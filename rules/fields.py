@@ -20,12 +20,16 @@ _WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)")
 _LARGEST_INTEGER = 2**63 - 1
 
 
+def nearest(word: str, known: Collection[str]) -> str:
+    """The known word that was probably meant, "" if none is near."""
+    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.6)
+    return close[0] if close else ""
+
+
 def did_you_mean(word: str, known: Collection[str]) -> str:
     """A hint: the nearest known word, else all of them."""
-    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean '{close[0]}'?"
-    return "known here: " + ", ".join(known)
+    close = nearest(word, known)
+    return f"did you mean '{close}'?" if close else "known here: " + ", ".join(known)
 
 
 @dataclass(slots=True)
@@ -58,20 +62,35 @@ class Fields:
 
     report: Report
     mapping: Mapping
+    # Known fields that stand here misspelt: they are not missing as well.
+    misspelt: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, report: Report, node: Node, what: str, known: Collection[str]) -> Fields | None:
-        """The fields of `node`, or None (reported) when it is no mapping."""
+    def of(
+        cls,
+        report: Report,
+        node: Node,
+        what: str,
+        known: Collection[str],
+        misplaced: dict[str, str] | None = None,
+    ) -> Fields | None:
+        """The fields of `node`, or None (reported) when it is no mapping.
+
+        `misplaced` has a hint for names that belong elsewhere.
+        """
         if not isinstance(node, Mapping):
             hint = f"it has the fields {', '.join(known)}"
             report.add(node.span, f"{what} must be a mapping, not {_kind(node)}", hint, code="type")
             return None
+        misspelt: set[str] = set()
         for entry in node.entries:
-            if entry.key.value not in known:
-                hint = did_you_mean(entry.key.value, known)
-                message = f"{what} has no field '{entry.key.value}'"
+            name = entry.key.value
+            if name not in known:
+                hint = (misplaced or {}).get(name) or did_you_mean(name, known)
+                message = f"{what} has no field '{name}'"
                 report.add(entry.key.span, message, hint, code="unknown-field")
-        return cls(report, node)
+                misspelt.update(field for field in known if f"'{field}'" in hint)
+        return cls(report, node, frozenset(misspelt))
 
     @property
     def head(self) -> Span:

@@ -24,6 +24,17 @@ _GROUP_FIELDS = ("name", "interval", "query_offset", "limit", "labels", "rules")
 _RULE_FIELDS = (
     "alert", "record", "expr", "for", "keep_firing_for", "labels", "annotations",
 )  # fmt: skip
+# What people write beside the fields, and where it goes.
+_MISPLACED = {
+    "severity": "it is a label: write it below 'labels:'",
+    "summary": "it is an annotation: write it below 'annotations:'",
+    "description": "it is an annotation: write it below 'annotations:'",
+    "runbook_url": "it is an annotation: write it below 'annotations:'",
+    "expression": "did you mean 'expr'?",
+    "query": "did you mean 'expr'?",
+    "duration": "did you mean 'for'?",
+    "name": "did you mean 'alert'?",
+}
 _METRIC_NAME_LABEL = "__name__"
 _LEGACY_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 _LEGACY_METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
@@ -71,7 +82,8 @@ class GroupReader:
     def _group_name(self, fields: Fields) -> str:
         scalar = fields.text("name")
         if scalar is None or not scalar.value:
-            if scalar is not None or fields.entry("name") is None:
+            missing = fields.entry("name") is None and "name" not in fields.misspelt
+            if scalar is not None or missing:
                 self.report.add(fields.key("name"), "a group needs a name", code="group-name")
             return ""
         line, _ = self.report.source.position(scalar.span.start)
@@ -97,7 +109,7 @@ class GroupReader:
         return labels
 
     def _rule(self, node: Node, group_labels: dict[str, str]) -> Rule | None:
-        fields = Fields.of(self.report, node, "a rule", _RULE_FIELDS)
+        fields = Fields.of(self.report, node, "a rule", _RULE_FIELDS, _MISPLACED)
         if fields is None:
             return None
         alert = fields.text("alert")
@@ -119,7 +131,8 @@ class GroupReader:
         if alert is None or not alert.value:
             # One that is no text at all is reported already.
             said = fields.entry("alert") or fields.entry("record")
-            if said is None or isinstance(said.value, Scalar):
+            misspelt = fields.misspelt & {"alert", "record"}
+            if not misspelt and (said is None or isinstance(said.value, Scalar)):
                 message = "a rule needs 'alert' or 'record'"
                 hint = "'alert: Name' fires, 'record: name' stores the result as a series"
                 self.report.add(fields.head, message, hint, code="no-name")
@@ -156,7 +169,8 @@ class GroupReader:
         scalar = fields.text("expr")
         if scalar is None or not scalar.value.strip():
             found = fields.entry("expr")
-            if found is None or scalar is not None:
+            missing = found is None and "expr" not in fields.misspelt
+            if missing or scalar is not None:
                 span = fields.key("expr")
                 hint = "such as 'expr: up == 0'"
                 self.report.add(span, "a rule needs an 'expr'", hint, "no-expr")

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from engine.config.secrets import holds
 from rules.document import Mapping, Scalar, Sequence
-from rules.fields import did_you_mean
+from rules.fields import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -42,8 +42,15 @@ def report_all(
     error: ValidationError, root: Mapping, model: type[BaseModel], report: Report, what: str
 ) -> None:
     """Report every complaint of a validation of `root` against `model`."""
-    for detail in error.errors(include_url=False, include_input=False):
-        _report(detail, root, model, report, what)
+    details = error.errors(include_url=False, include_input=False)
+    misspelt = {
+        (*loc[:-1], nearest(str(loc[-1]), _names(_walk(loc, root, model)[2])))
+        for loc in (detail["loc"] for detail in details if detail["type"] == "extra_forbidden")
+    }
+    for detail in details:
+        # A field that stands there misspelt is not missing as well.
+        if detail["type"] != "missing" or detail["loc"] not in misspelt:
+            _report(detail, root, model, report, what)
 
 
 def _report(

@@ -41,8 +41,10 @@ def expand(text: str, data: TemplateData, query: QueryFunction | None = None) ->
     """
     if "{{" not in text:
         return text
-    run = _Run(_parsed(text), data, query)
-    return run.text()
+    try:
+        return _Run(_parsed(text), data, query).text()
+    except RecursionError:
+        raise TemplateError("nested too deeply") from None
 
 
 class _BreakError(Exception):
