@@ -6,6 +6,7 @@ Each function gives the BAD token for a place in the text.
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Final
 
 from rules.durations import suggest_duration
@@ -28,7 +29,7 @@ OPERATORS: Final = {
     "**": "use ^ for powers",
     "//": "comments start with #",
     ":=": "use == to compare",
-    "!": 'PromQL has no "not": write x == 0, a unless b, or absent(x); != for "not equal"',
+    "!": 'for "not equal" write !=; for "not" write x == 0, a unless b, or absent(x)',
     "~": "use =~ to match a label against a regular expression",
     ";": "separate with a comma; an expression needs no semicolon at its end",
     "?": "PromQL has no conditional: write (a and on () cond) or b",
@@ -38,7 +39,8 @@ OPERATORS: Final = {
 _OPERATOR = re.compile("|".join(re.escape(o) for o in sorted(OPERATORS, key=len, reverse=True)))
 _VARIABLE = re.compile(r"\$\{?[A-Za-z0-9_]*(?::[a-z]+)?\}?")
 _NUMERIC = re.compile(r"[A-Za-z0-9_.]+")
-_UNIT = re.compile(r"([0-9.]+)(k|m|g|t|p)?(i?b)?", re.IGNORECASE)
+_UNFINISHED = re.compile(r"(?:[0-9]+[smhdwy])+[0-9]+")
+_UNIT = re.compile(r"([0-9.]+)(k|m|g|t|p)?(ib?|b)?", re.IGNORECASE)
 _QUOTES: Final = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2032\u2033\u00b4"
 _CHARACTERS: Final = {
     **dict.fromkeys(_QUOTES, 'type straight quotes: "'),
@@ -88,6 +90,9 @@ def character(text: str, start: int) -> Token:
     if not char.isascii():
         message += f" (U+{ord(char):04X})" if char.isprintable() else ""
     hint = _CHARACTERS.get(char, "")
+    plain = unicodedata.normalize("NFKC", char)
+    if not hint and plain.isascii() and plain != char:
+        hint = f"type a plain {plain}"
     if not hint and char.isalpha():
         hint = 'a name with other letters is quoted inside braces: {"name", "label"="value"}'
     return _bad(text, start, start + 1, message, hint)
@@ -119,6 +124,8 @@ def numeric(text: str, start: int) -> Token:
         hint = f"numbers take no such unit: write {number}"
     elif chunk.count(".") > 1:
         hint = "an address or a version is a label's value: put it in quotes"
+    elif _UNFINISHED.fullmatch(chunk):
+        hint = "the last number needs a unit, as in 1h30m"
     elif re.search("[A-Za-z_]{2}", chunk):
         message = f'"{shorten(chunk)}" starts with a digit: expected a number, a duration or a name'
         hint = f'a name cannot start with a digit unless quoted inside braces: {{"{chunk}"}}'
@@ -135,7 +142,7 @@ def scaled_number(text: str) -> str | None:
     power = " kmgtp".index((unit[2] or " ").lower())
     if not power:
         return unit[1]
-    if unit[3] and unit[3].lower() == "ib":
+    if unit[3] and unit[3].lower() in {"i", "ib"}:
         return f"{unit[1]} * 1024^{power}" if power > 1 else f"{unit[1]} * 1024"
     return f"{unit[1]}e{3 * power}"
 

@@ -121,6 +121,7 @@ OTHER_NAMES: Final = {
     "percentile_over_time": "use quantile_over_time(0.95, ...[5m])",
     "median_over_time": "use quantile_over_time(0.5, ...[5m])",
     "range_over_time": "use max_over_time(...) - min_over_time(...)",
+    "derivative": "use deriv(...[5m]) for gauges or rate(...[5m]) for counters",
     "top": "use topk(5, ...)",
     "now": "use time()",
     "log": "use ln(...), log2(...) or log10(...)",

@@ -118,7 +118,13 @@ def _number(text: str, start: int) -> Token:
         value = number_value(number[0])
         if value is not None:
             return Token(Kind.NUMBER, number[0], span, value)
-        return Token(Kind.BAD, number[0], span, message=f"number {number[0]} is out of range")
+        return Token(
+            Kind.BAD,
+            number[0],
+            span,
+            message=f"number {number[0]} is out of range",
+            hint="for infinity write +Inf",
+        )
     return foreign.numeric(text, start)
 
 

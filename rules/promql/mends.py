@@ -277,6 +277,8 @@ def set_operand(node: Binary, side: Expr, text: str) -> str:
     number = shown(side, text)
     if node.op == "or":
         return f"for a default value write {other} or vector({number})"
+    if not isinstance(side, NumberLiteral):
+        return f"vector({number}) makes a series of it"
     return f"to compare write {other} > {number}; to make it a series, vector({number})"
 
 

@@ -45,7 +45,8 @@ def _range(cursor: Cursor, expr: Expr) -> Expr:
     length = _positive(cursor, "range")
     step: Duration | None = None
     if cursor.at("::"):
-        cursor.refuse(cursor.peek().span, f'an aligned subquery ("::") {_NOT_YET}')
+        hint = "with one colon the steps are multiples of the step already: [1h:1m]"
+        cursor.refuse(cursor.peek().span, f'an aligned subquery ("::") {_NOT_YET}', hint)
     colon = cursor.accept(":")
     if colon and not cursor.at("]"):
         step = _positive(cursor, "step")
@@ -105,6 +106,9 @@ def _positive(cursor: Cursor, what: Literal["range", "step"]) -> Duration:
 
 def _refuse_duration_expression(cursor: Cursor, *, starts: bool) -> None:
     token = cursor.peek()
+    if starts and token.text == "-" and cursor.peek(2).is_symbol("]", ":"):
+        hint = "to look at another time use offset: x[5m] offset 1h"
+        cursor.refuse(token.span.to(cursor.peek(1).span), "a duration must be longer than 0", hint)
     if starts:
         found = token.is_symbol("(", "-", "+") or (
             token.word in _DURATION_FUNCTIONS and cursor.peek(1).is_symbol("(")
@@ -142,7 +146,9 @@ def _offset(cursor: Cursor, expr: Expr) -> Expr:
     held = _holder(expr)
     if held is None:
         message = "offset must follow a selector, a range or a subquery"
-        cursor.report(span, message, hints.for_modifier_elsewhere(cursor, keyword, offset.span))
+        cursor.report(
+            span, message, hints.for_modifier_elsewhere(cursor, expr, keyword, offset.span)
+        )
         return expr
     if held.offset is not None and held.offset.milliseconds:
         cursor.report(span, "offset is given twice", hints.for_double_offset(held.offset, offset))
@@ -158,7 +164,7 @@ def _at(cursor: Cursor, expr: Expr) -> Expr:
     held = _holder(expr)
     if held is None:
         message = "@ must follow a selector, a range or a subquery"
-        cursor.report(span, message, hints.for_modifier_elsewhere(cursor, symbol, at.span))
+        cursor.report(span, message, hints.for_modifier_elsewhere(cursor, expr, symbol, at.span))
         return expr
     if held.at is not None:
         cursor.report(span, "@ is given twice", "keep one of them")

@@ -33,6 +33,7 @@ from rules.promql.tokens import (
     GROUPING_WORDS,
     RESERVED,
     RIGHT_ASSOCIATIVE,
+    SET_OPERATORS,
     UNARY_PRECEDENCE,
     Kind,
     Token,
@@ -48,6 +49,7 @@ MAX_NESTING: Final = 100
 MAX_HEIGHT: Final = 256
 
 _SIGNS: Final = ("+", "-")
+_NO_FUNCTIONS: Final = GROUPING_WORDS | {*SET_OPERATORS, "offset"}
 _AGGREGATE_OPS: Final[dict[str, AggregateOp]] = {op: op for op in get_args(AggregateOp)}
 
 
@@ -169,6 +171,9 @@ class _Expressions:
 
     def _call(self, name: Token) -> Call:
         cursor = self.cursor
+        if name.word in _NO_FUNCTIONS:
+            message = f"unexpected {name.described}, expected an expression"
+            cursor.refuse(name.span, message, hints.for_keyword(name.word))
         signature = FUNCTIONS.get(name.text)
         if signature is None:
             message, hint = hints.for_unknown_function(name)
@@ -188,6 +193,9 @@ class _Expressions:
             comma = cursor.accept(",")
             if comma is None:
                 break
+            if cursor.at(","):
+                message = 'unexpected ",", expected an expression between the commas'
+                cursor.refuse(comma.span.to(cursor.peek().span), message, "remove one comma")
             if cursor.at(")"):
                 cursor.report(
                     comma.span, "no comma is allowed after the last argument", "remove it"

@@ -74,8 +74,12 @@ def _compile(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.dot_nl = True
+    # A long list of nodes needs more than RE2's usual 8 MiB.
+    options.max_mem = 64 << 20
     try:
         return re2.compile(pattern, options)
+    except UnicodeEncodeError as error:
+        raise PatternError("not valid Unicode", pattern[error.start : error.end]) from None
     except re2.error as error:
         raw = error.args[0] if error.args else ""
         text = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else str(raw)

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from rules.promql.functions import AGGREGATORS, FUNCTIONS, OTHER_NAMES
-from rules.promql.tokens import KEYWORDS
+from rules.promql.tokens import GROUPING_WORDS, KEYWORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,6 +36,9 @@ def function(name: str) -> str:
     other = OTHER_NAMES.get(name.lower())
     if other is not None:
         return other
+    aggregator, _, rest = name.lower().partition("_")
+    if aggregator in AGGREGATORS and rest in GROUPING_WORDS:
+        return f"write {aggregator} {rest} (label) (x)"
     found = nearest(name, [*FUNCTIONS, *AGGREGATORS])
     return f"did you mean {found}?" if found else ""
 

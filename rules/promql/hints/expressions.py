@@ -28,17 +28,27 @@ if TYPE_CHECKING:
     from rules.promql.functions import Aggregator
 
 
+_OPENERS: Final = {")": "(", "]": "[", "}": "{"}
 _OPERATORS_MEANT: Final = {
     "=": "use == to compare values; = is only for labels, inside {...}",
     "=~": '=~ matches labels, inside the braces: x{label=~"..."}',
     "!~": '!~ matches labels, inside the braces: x{label!~"..."}',
 }
 _FOREIGN_WORDS: Final = {
+    ":": "use == to compare; ranges and steps stand in brackets: x[1h:5m]",
     **dict.fromkeys(
         ("for", "labels", "annotations", "alert", "record", "keep_firing_for"),
         "that is a field of the rule, beside expr, and no part of the expression",
     ),
     "over": "over time is a function: max_over_time(x[5m])",
+    **dict.fromkeys(
+        ("select", "having", "order", "limit", "as", "let"),
+        "PromQL has no such clause: filter with comparisons, sort with sort or topk",
+    ),
+    **dict.fromkeys(("then", "else"), "PromQL has no conditional: filter with a comparison"),
+    "percent": "percent is no unit: write the plain number",
+    "between": "write x >= 1 and x <= 2",
+    "distinct": "count the values of a label with count(count by (label) (x))",
     "where": 'labels are matched inside braces: x{label="value"}',
     "group": "grouping is written sum by (label) (x)",
     "in": 'several values are one regular expression: x{label=~"a|b"}',
@@ -62,6 +72,12 @@ def after_expression(cursor: Cursor, enclosing: Sequence[Token]) -> str:
     if token.kind is Kind.NAME:
         return _word_after_expression(cursor, token, before, enclosing)
     if token.kind in {Kind.NUMBER, Kind.DURATION, Kind.STRING}:
+        if before.text in FUNCTIONS or before.word in AGGREGATORS:
+            return f"put the arguments in parentheses: {before.text}({following(cursor)})"
+        if before.word == "offset":
+            return f"offset follows a selector: x offset {token.text}"
+        if before.kind is token.kind is Kind.NUMBER and len(token.text) == 3:
+            return f"numbers have no thousands separator: write {before.text}{token.text}"
         if before.kind is Kind.NAME:
             return "an operator is missing between them: ==, !=, <, <=, >, >=, +, -, *, /"
         if enclosing:
@@ -72,30 +88,21 @@ def after_expression(cursor: Cursor, enclosing: Sequence[Token]) -> str:
 
 def _symbol_after_expression(cursor: Cursor, token: Token, before: Token) -> str:
     match token.text:
-        case ")" if not cursor.open:
-            return 'it closes nothing: remove it, or add the missing "("'
-        case "]" if not cursor.open:
-            return 'it closes nothing: remove it, or add the missing "["'
-        case "}" if not cursor.open:
-            return 'it closes nothing: remove it, or add the missing "{"'
         case ")" | "]" | "}":
-            opener = cursor.open[-1]
-            return f'the last open bracket is "{opener.text}"'
+            if cursor.open:
+                return f'the last open bracket is "{cursor.open[-1].text}"'
+            return f'it closes nothing: remove it, or add the missing "{_OPENERS[token.text]}"'
         case "{" if before.is_symbol("}"):
             return 'put all matchers into one pair of braces: {a="x", b="y"}'
         case "{":
             return "braces come right after the metric's name"
         case "(":
-            return (
-                "an operator is missing before it"
-                if before.kind is not Kind.NAME
-                else (f"{before.text} is no function")
-            )
+            return "an operator is missing before it"
         case "," if before.kind is Kind.NUMBER and cursor.peek(1).kind is Kind.NUMBER:
             digits = f"{before.text}{cursor.peek(1).text}"
             return f"numbers have no thousands separator: write {digits}"
-        case ":":
-            return "use == to compare; ranges and steps stand in brackets: x[1h:5m]"
+        case "," if not cursor.open or cursor.open[-1].text == "(":
+            return "this is one expression; to join series write a or b"
         case _:
             return _OPERATORS_MEANT.get(token.text, "")
 
@@ -114,19 +121,30 @@ def _word_after_expression(
     foreign_word = _FOREIGN_WORDS.get(word) or _FOREIGN_WORDS.get(before.word)
     if foreign_word:
         return foreign_word
-    if before.text in FUNCTIONS or before.word in AGGREGATORS:
-        return f"put the arguments in parentheses: {before.text}({following(cursor)})"
-    if before.kind is Kind.NUMBER:
-        number = suggest_duration(f"{before.text}{token.text}")
-        number = number or foreign.scaled_number(f"{before.text}{token.text}")
-        if number:
-            return f"write {number}"
+    misread = _misread(cursor, token, before)
+    if misread:
+        return misread
     meant = suggestions.keyword(word)
     if meant is not None:
         return f"did you mean {meant}?"
     if enclosing:
         return f'separate arguments with a comma, or put an operator before "{token.text}"'
     return f'an operator is missing before "{shorten(token.text)}"'
+
+
+def _misread(cursor: Cursor, token: Token, before: Token) -> str:
+    """What the token before, now read as a metric or number, was meant to be."""
+    if before.text in FUNCTIONS or before.word in AGGREGATORS:
+        return f"put the arguments in parentheses: {before.text}({following(cursor)})"
+    if before.kind is Kind.NUMBER:
+        written = f"{before.text}{token.text}"
+        number = suggest_duration(written) or foreign.scaled_number(written)
+        return f"write {number}" if number else ""
+    if before.word in PRECEDENCE:
+        return f'"{before.text}" stands between two expressions; here it was read as a metric'
+    if before.text.endswith(":"):
+        return f'"{before.text}" belongs to the rule file, not to the expression'
+    return ""
 
 
 def _misplaced_grouping(cursor: Cursor, token: Token, enclosing: Sequence[Token]) -> str:
@@ -160,7 +178,7 @@ def for_operand(cursor: Cursor) -> str:
 def _unfinished(cursor: Cursor, before: Token) -> str:
     if cursor.index == 0:
         return ""
-    if before.is_symbol("%"):
+    if before.is_symbol("%") and cursor.peek(-2).kind is Kind.NUMBER:
         return "percent is no unit: write the plain number"
     if before.is_symbol(","):
         return "add the missing argument, or remove the comma"
@@ -179,6 +197,8 @@ def _symbol_for_operand(cursor: Cursor, token: Token, before: Token) -> str:
         return "use == to compare values"
     if token.is_symbol("["):
         return "a range follows a selector: x[5m]"
+    if token.is_symbol("/") and cursor.peek(1).is_symbol("*", "/"):
+        return "comments start with #"
     if cursor.index == 0:
         return "an expression is missing before it"
     if before.is_symbol(*PRECEDENCE) or before.word in PRECEDENCE:
@@ -191,18 +211,23 @@ def _symbol_for_operand(cursor: Cursor, token: Token, before: Token) -> str:
 def for_unknown_function(name: Token) -> tuple[str, str]:
     """The message and hint for a call of something that is no function."""
     message = f'unknown function "{shorten(name.text)}"'
-    if name.word in {*SET_OPERATORS, *GROUPING_WORDS, "offset"}:
-        if name.word in SET_OPERATORS:
-            return f'unexpected "{name.text}", expected an expression', (
-                f'"{name.text}" stands between two expressions'
-            )
-        return message, f'"{name.text}" is a keyword'
     hint = suggestions.function(name.text)
     return message, hint or "no function of Prometheus is called like this; check its spelling"
 
 
+def for_keyword(word: str) -> str:
+    """A keyword stands where an expression was to start."""
+    if word in SET_OPERATORS:
+        return f'"{word}" stands between two expressions'
+    if word in GROUPING_WORDS:
+        return f"{word} (...) follows the aggregation's name: sum {word} (label) (x)"
+    return "offset follows a selector: x offset 5m"
+
+
 def for_aggregation(cursor: Cursor, name: Token) -> str:
     """An aggregation's parenthesis was to come."""
+    if cursor.at_word(*GROUPING_WORDS):
+        return "an aggregation has one list of labels: put them all into it"
     read = shorten(cursor.text(name.span.to(cursor.peek(-1).span)))
     what = following(cursor)
     if what == "...":

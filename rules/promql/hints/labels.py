@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
-from rules.promql.tokens import GROUP_WORDS, Kind, Token, shorten
+from rules.promql.functions import FUNCTIONS
+from rules.promql.tokens import GROUP_WORDS, MATCH_OPERATORS, Kind, Token, shorten
 
 if TYPE_CHECKING:
     from rules.promql.cursor import Cursor
+
+
+_UNQUOTED: Final = re.compile(r"[A-Za-z0-9_.:/-]+")
+_UNQUOTED_VALUE: Final = re.compile(r"[^,}\"\n]+")
 
 
 def after_matcher(cursor: Cursor) -> str:
@@ -21,6 +27,8 @@ def after_matcher(cursor: Cursor) -> str:
         return f"separate matchers with a comma: ..., {shorten(token.text)}"
     if token.is_symbol(")", "]", "[", "("):
         return 'close the braces with "}"'
+    if token.is_symbol(*MATCH_OPERATORS):
+        return "a matcher has one operator; separate matchers with a comma"
     if token.kind is Kind.END:
         return 'add the missing "}"'
     return ""
@@ -33,6 +41,8 @@ def for_label(cursor: Cursor) -> str:
         return "remove one comma"
     if token.is_symbol("{"):
         return "templates are not expanded in expressions; write the braces once"
+    if token.kind is Kind.DURATION:
+        return "a range follows in brackets: x[5m]"
     if token.kind is Kind.NUMBER or ":" in token.text or token.kind is Kind.NAME:
         return f'put the label\'s name in quotes: "{token.text}"'
     if token.is_symbol("=", "!=", "=~", "!~"):
@@ -62,6 +72,11 @@ def for_match_operator(cursor: Cursor) -> str:
         return f'use a regular expression: {label.text}=~"a|b"'
     if token.word == "not":
         return f'use {label.text}!="..." or {label.text}!~"a|b"'
+    if token.is_symbol("-", "."):
+        name = _UNQUOTED.match(cursor.source.text, label.span.start)
+        return f'put the label\'s name in quotes: "{name[0] if name else label.text}"'
+    if token.is_symbol("[") and cursor.peek(-3).text in FUNCTIONS:
+        return f"arguments are put in parentheses: {cursor.peek(-3).text}(...)"
     if token.is_symbol("}", ","):
         return f'write {label.text}="...", or {label.text}!="" if it only has to be there'
     return f'write {label.text}="..."'
@@ -70,8 +85,10 @@ def for_match_operator(cursor: Cursor) -> str:
 def for_match_value(cursor: Cursor) -> str:
     """A label's operator is read, and its value was to come."""
     token, operator, label = cursor.peek(), cursor.peek(-1), cursor.peek(-2)
-    if token.kind in {Kind.NAME, Kind.NUMBER, Kind.DURATION}:
-        return f'put the value in quotes: {label.text}{operator.text}"{token.text}"'
+    if token.kind in {Kind.NAME, Kind.NUMBER, Kind.DURATION} or token.is_symbol("/", "-", "*"):
+        value = _UNQUOTED_VALUE.match(cursor.source.text, token.span.start)
+        written = shorten(value[0].strip() if value else token.text)
+        return f'put the value in quotes: {label.text}{operator.text}"{written}"'
     if token.is_symbol("=", "~"):
         return "the operators are =, !=, =~ and !~"
     if token.is_symbol("(", "["):
@@ -84,6 +101,8 @@ def for_match_value(cursor: Cursor) -> str:
 def for_label_list(cursor: Cursor) -> str:
     """`by`, `on` or the like is read, and its parenthesis was to come."""
     token, keyword = cursor.peek(), cursor.peek(-1)
+    if token.word in GROUP_WORDS:
+        return f"list the labels first: {keyword.text} (label) {token.text} (...)"
     if token.kind is Kind.NAME or token.kind is Kind.STRING:
         labels = [token.text]
         place = 1
@@ -105,6 +124,8 @@ def after_label(cursor: Cursor, keyword: Token) -> str:
         return 'only names stand here; labels are matched in the selector: x{label="value"}'
     if keyword.word in GROUP_WORDS and token.kind is Kind.SYMBOL and token.text != ")":
         return f"with no labels to copy write {keyword.text} () before the parenthesis"
+    if token.is_symbol("("):
+        return f"close the labels before the expression: {keyword.text} (...) (...)"
     if token.kind is Kind.END:
         return 'add the missing ")"'
     return ""

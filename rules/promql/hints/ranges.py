@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rules.durations import format_duration, suggest_duration
-from rules.promql.ast import MatrixSelector, Subquery
+from rules.promql.ast import (
+    MatrixSelector,
+    NumberLiteral,
+    Paren,
+    StringLiteral,
+    Subquery,
+    VectorSelector,
+)
 from rules.promql.functions import FUNCTIONS
 from rules.promql.tokens import Kind, Token, shorten
+from rules.promql.walk import selectors, walk
 
 if TYPE_CHECKING:
     from rules.promql.ast import Duration, Expr
@@ -25,6 +33,8 @@ def for_duration(cursor: Cursor) -> str:
     if token.is_symbol(":"):
         return "a subquery's range comes first: [1h:] or [1h:1m]"
     if token.kind is Kind.NAME:
+        if cursor.peek(-1).is_symbol("[") and cursor.peek(-2).text in FUNCTIONS:
+            return f"arguments are put in parentheses: {cursor.peek(-2).text}(...)"
         meant = suggest_duration(f"{token.text.lstrip('smhdwy')}{token.text[0]}")
         return f"write {meant}" if meant else "write a duration, as in 5m"
     return "write a duration, as in 5m"
@@ -57,7 +67,11 @@ def for_range_elsewhere(cursor: Cursor, expr: Expr, brackets: Span) -> str:
     """A range follows something that is no selector."""
     if isinstance(expr, MatrixSelector | Subquery):
         return "keep one range"
+    if isinstance(expr, StringLiteral | NumberLiteral):
+        return "only series have a range, as in x[5m]"
     length = cursor.text(brackets)[1:-1].strip()
+    if isinstance(expr, Paren) and isinstance(expr.expr, VectorSelector):
+        return f"put the range inside: ({cursor.text(expr.expr.span)}[{length}])"
     written = cursor.text(expr.span)
     subquery = f"{shorten(written)}[{length}:]"
     if written.endswith(")") and written.partition("(")[0].strip() in FUNCTIONS:
@@ -67,9 +81,18 @@ def for_range_elsewhere(cursor: Cursor, expr: Expr, brackets: Span) -> str:
     return f"a range over an expression is a subquery: {subquery}"
 
 
-def for_modifier_elsewhere(cursor: Cursor, keyword: Token, value: Span) -> str:
+def for_modifier_elsewhere(cursor: Cursor, expr: Expr, keyword: Token, value: Span) -> str:
     """An offset or `@` follows something that is no selector."""
     modifier = cursor.text(keyword.span.to(value))
+    targets: list[Expr] = [
+        node for node in walk(expr) if isinstance(node, MatrixSelector | Subquery)
+    ]
+    targets = targets or list(selectors(expr))
+    if len(targets) == 1:
+        end = targets[0].span.end
+        before = cursor.source.text[expr.span.start : end]
+        after = cursor.source.text[end : expr.span.end]
+        return f"put it inside: {shorten(f'{before} {modifier}{after}', 90)}"
     return f"put it inside, right after the selector or its range, as in rate(x[5m] {modifier})"
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
+
+from rules.promql.ast import VectorSelector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CASES = Path(__file__).parent / "cases"
 
@@ -39,3 +47,53 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def mistakes() -> list[Mistake]:
     return read_mistakes()
+
+
+def bare(node: object) -> object:
+    """A tree without spans and with its matchers sorted, to compare what trees mean."""
+    if isinstance(node, VectorSelector):
+        order = sorted(node.matchers, key=lambda m: (m.label, m.op, m.value))
+        node = replace(node, matchers=tuple(order))
+    if isinstance(node, tuple):
+        return tuple(bare(item) for item in node)
+    if not is_dataclass(node):
+        return node
+    kept = [f.name for f in fields(node) if not f.name.endswith("span")]
+    return (type(node).__name__, *(bare(getattr(node, name)) for name in kept))
+
+
+@pytest.fixture(scope="session", name="bare")
+def bare_fixture() -> Callable[[object], object]:
+    return bare
+
+
+@pytest.fixture(scope="session")
+def public_expressions(shared: Path) -> dict[str, str]:
+    """Every expression of the public rule files, by itself, with the file it is from."""
+    found = {}
+    for path in sorted((shared / "cases" / "rulefiles").rglob("*.y*ml")):
+        pending: list[Any] = list(yaml.safe_load_all(path.read_text("utf-8")))
+        while pending:
+            node = pending.pop()
+            if isinstance(node, dict):
+                if isinstance(node.get("expr"), str | int):
+                    found[str(node["expr"])] = path.name
+                pending += node.values()
+            elif isinstance(node, list):
+                pending += node
+    return found
+
+
+@pytest.fixture(scope="session")
+def evaluated_expressions(shared: Path) -> dict[str, str]:
+    """Every expression that Prometheus' own evaluator vectors evaluate, with its file."""
+    command = re.compile(r"\s*eval(?:_\w+)? (?:instant at \S+|range from .*? step \S+)\s+(.*)")
+    found = {}
+    for path in sorted((shared / "cases" / "promqltest").glob("*.test")):
+        lines = path.read_text("utf-8").splitlines()
+        for number, line in enumerate(lines):
+            match = command.fullmatch(line)
+            following = "\n".join(lines[number + 1 : number + 3])
+            if match and "eval_fail" not in line and "expect fail" not in following:
+                found[match[1]] = path.name
+    return found
