@@ -85,7 +85,7 @@ class OutboxDelivery:
 
     def start(self) -> None:
         """Start the workers; what an earlier run left behind goes first."""
-        self._tidy()
+        self._abandon_removed()
         for worker in self._workers:
             worker.start()
 
@@ -107,11 +107,10 @@ class OutboxDelivery:
             if not worker.join(max(0.0, deadline - time.monotonic())):
                 logger.warning("%s is still sending and is left behind", worker.integration.key)
 
-    def _tidy(self) -> None:
+    def _abandon_removed(self) -> None:
         keys = [worker.integration.key for worker in self._workers]
         own = Outbox(self._path)
         try:
-            own.prune(self._options.clock())
             for receiver, rows in own.abandon_others(keys, self._options.clock()):
                 logger.warning(
                     "%d notifications for receiver '%s' are given up: the configuration no "

@@ -25,6 +25,8 @@ BUSY_SECONDS = 30.0
 KEPT_MS = 7 * 86_400_000
 # A firing that was delivered is kept until its resolution, which is owed; but not for ever.
 OWED_MS = 90 * 86_400_000
+# No wait is ever as long: a row that seems to have one was written before the clock was set back.
+LONGEST_WAIT_MS = 2 * 3_600_000
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS notify_outbox (
@@ -53,7 +55,8 @@ _ENTRY = "id, receiver, integration, status, alert, state, reason, detail, attem
 # The oldest row that is due and has no earlier row of its own alert in front of it.
 _DUE = f"""
 SELECT {_ENTRY} FROM notify_outbox AS own
-WHERE integration = ? AND state = 'pending' AND next_attempt_ms <= ? AND NOT EXISTS (
+WHERE integration = :key AND state = 'pending'
+  AND next_attempt_ms NOT BETWEEN :now + 1 AND :now + :longest AND NOT EXISTS (
     SELECT 1 FROM notify_outbox AS earlier
     WHERE earlier.fingerprint = own.fingerprint AND earlier.integration = own.integration
       AND earlier.state = 'pending' AND earlier.sequence < own.sequence)
@@ -177,7 +180,8 @@ class Outbox:
 
     def due(self, integration: str, now_ms: int) -> Entry | None:
         """The next row to send, or None."""
-        row = self._connection.execute(_DUE, (integration, now_ms)).fetchone()
+        asked = {"key": integration, "now": now_ms, "longest": LONGEST_WAIT_MS}
+        row = self._connection.execute(_DUE, asked).fetchone()
         return None if row is None else _entry(row)
 
     def next_due_ms(self, integration: str) -> int | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from notifiers.backoff import Backoff
-from notifiers.outbox import Outbox
+from notifiers.outbox import LONGEST_WAIT_MS, Outbox
 from notifiers.receivers.receiver import SendError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 60.0
 STORAGE_RETRY_SECONDS = 1.0
+PRUNE_MS = 3_600_000
 
 
 def unix_ms() -> int:
@@ -92,6 +93,7 @@ class Worker:
         self._options = options
         self._failures_in_a_row = 0
         self._resume_at_ms = 0
+        self._prune_at_ms = 0
         self._stopping = False
         self._condition = threading.Condition()
         self._woken = False
@@ -124,8 +126,11 @@ class Worker:
     def step(self, outbox: Outbox) -> float:
         """Send the next due row, if any. Returns for how many seconds there is nothing to do."""
         now_ms = self._options.clock()
-        if now_ms < self._resume_at_ms:
+        if now_ms < self._resume_at_ms <= now_ms + LONGEST_WAIT_MS:
             return (self._resume_at_ms - now_ms) / 1000
+        if now_ms >= self._prune_at_ms:
+            outbox.prune(now_ms)
+            self._prune_at_ms = now_ms + PRUNE_MS
         entry = outbox.due(self.integration.key, now_ms)
         if entry is None:
             due_ms = outbox.next_due_ms(self.integration.key)

@@ -45,7 +45,7 @@ class Bench:
     """One worker, its outbox and a clock."""
 
     def __init__(self, path: str, failures: Sequence[Exception | None] = ()) -> None:
-        self.now_ms = 1_000_000
+        self.now_ms = 1_700_000_000_000
         self.target = FakeTarget(failures)
         self.outbox = Outbox(path)
         self.outbox.create()
@@ -120,6 +120,15 @@ def test_retry_after_is_obeyed(path: str, support: Any) -> None:
     assert bench.step() == 30.0
     bench.run()
     assert len(bench.target.taken) == 2
+
+
+def test_a_clock_that_is_set_back_stops_nothing(path: str, support: Any) -> None:
+    bench = Bench(path, [SendError("timeout", "")])
+    bench.add(support.firing())
+    bench.step()
+    bench.now_ms -= 30 * 86_400_000
+    assert bench.step() == 0
+    assert len(bench.target.taken) == 1
 
 
 def test_a_fault_in_a_receiver_is_a_passing_failure_without_its_text(
