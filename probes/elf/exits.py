@@ -68,7 +68,8 @@ def find_exits(image: Image, function: Symbol) -> Exits:
 def exits_of(machine: str, body: tuple[int, int], layout: Layout) -> Exits:
     """The exits of the code in `body` = [start, end) and of every part that it jumps into."""
     try:
-        return Exits(tuple(sorted(_follow(machine, body, layout))))
+        exits = tuple(sorted(_follow(machine, body, layout)))
+        return Exits(exits) if exits else Exits(reason="it never returns")
     except UnknownExitError as unknown:
         return Exits(reason=str(unknown))
     except UndecodableError as undecodable:

@@ -9,16 +9,35 @@ from __future__ import annotations
 
 import os
 import stat
+import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from typing_extensions import Self
 
-# libtorch_cpu.so carries 76 MB of .strtab; four times that is still a library and not an attack.
-MAX_SECTION_BYTES = 320 << 20
+# libtorch_cpu.so carries 76 MB of .strtab; twice that is still a library and not an attack.
+MAX_SECTION_BYTES = 160 << 20
+MAX_ADDRESS = 1 << 62
+# Elf64_Ehdr, Elf64_Phdr and Elf64_Shdr, elf(5).
+HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+PROGRAM_HEADER = np.dtype(
+    [("type", "<u4"), ("flags", "<u4"), ("offset", "<u8"), ("address", "<u8"),
+     ("physical", "<u8"), ("file_size", "<u8"), ("memory_size", "<u8"), ("align", "<u8")]
+)  # fmt: skip
+SECTION_HEADER = np.dtype(
+    [("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("address", "<u8"), ("offset", "<u8"),
+     ("size", "<u8"), ("link", "<u4"), ("info", "<u4"), ("align", "<u8"), ("entry_size", "<u8")]
+)  # fmt: skip
+ELF64_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
+MACHINES = {62: "x86-64", 183: "arm64"}
+PT_LOAD = 1
+SHT_NOBITS = 8
 PLT_SECTIONS = (".plt", ".plt.sec", ".plt.got", ".iplt")
 
 
@@ -120,34 +139,49 @@ class Image:
         return any(address in self.sections[name] for name in PLT_SECTIONS if name in self.sections)
 
     def _headers(self) -> tuple[str, dict[str, Section], tuple[Segment, ...]]:
-        from elftools.common.exceptions import ELFError
-        from elftools.construct import ConstructError
-        from elftools.elf.elffile import ELFFile
-
-        try:
-            with os.fdopen(os.dup(self.fd), "rb") as stream:
-                elf = ELFFile(stream)
-                machine = {"EM_X86_64": "x86-64", "EM_AARCH64": "arm64"}.get(elf["e_machine"], "")
-                if elf.elfclass != 64 or not elf.little_endian or not machine:
-                    raise self.error("not for x86-64 or arm64")
-                sections = _sections(elf)
-                segments = tuple(
-                    Segment(part["p_vaddr"], part["p_offset"], part["p_filesz"])
-                    for part in elf.iter_segments("PT_LOAD")
-                )
-        except (ELFError, ConstructError, ValueError, KeyError, IndexError, OSError) as error:
-            raise self.error(f"not a readable ELF file: {error}") from error
-        return machine, sections, segments
-
-
-def _sections(elf: Any) -> dict[str, Section]:
-    found = {}
-    headers = list(elf.iter_sections())
-    for part in headers:
-        if part["sh_type"] == "SHT_NOBITS":
-            continue
-        linked = headers[part["sh_link"]].name if part["sh_link"] else ""
-        found[part.name] = Section(
-            part.name, part["sh_addr"], part["sh_offset"], part["sh_size"], linked
+        if self._file_size < HEADER.size:
+            raise self.error("not an ELF file")
+        header = HEADER.unpack(self.read_file(0, HEADER.size))
+        ident, _, kind, _, _, at_segments, at_sections = header[:7]
+        segment_size, segments, section_size, sections, names = header[9:]
+        machine = MACHINES.get(kind, "")
+        if not ident.startswith(ELF64_LITTLE_ENDIAN) or not machine:
+            raise self.error("not an ELF file of 64 bits for x86-64 or arm64")
+        if (segment_size, section_size) != (PROGRAM_HEADER.itemsize, SECTION_HEADER.itemsize):
+            raise self.error("its headers have an unknown size")
+        loads = self._table(at_segments, segments, PROGRAM_HEADER)
+        found = tuple(
+            Segment(int(each["address"]), int(each["offset"]), int(each["file_size"]))
+            for each in loads[loads["type"] == PT_LOAD]
         )
-    return found
+        rows = self._table(at_sections, sections, SECTION_HEADER)
+        return machine, self._sections(rows, names), found
+
+    def _table(self, offset: int, count: int, kind: np.dtype[np.void]) -> NDArray[np.void]:
+        rows = np.frombuffer(self.read_file(offset, count * kind.itemsize), kind)
+        for name in ("address", "offset"):
+            if np.any(rows[name] >= MAX_ADDRESS):
+                raise self.error("a header holds an impossible address")
+        return rows
+
+    def _sections(self, rows: NDArray[np.void], names: int) -> dict[str, Section]:
+        if names >= len(rows):
+            raise self.error("its sections have no names")
+        text = self.read_file(int(rows[names]["offset"]), int(rows[names]["size"]))
+        labels = [_string(text, int(row["name"])) for row in rows]
+        return {
+            label: Section(
+                label,
+                int(row["address"]),
+                int(row["offset"]),
+                int(row["size"]),
+                labels[int(row["link"])] if row["link"] < len(rows) else "",
+            )
+            for label, row in zip(labels, rows, strict=True)
+            if row["type"] != SHT_NOBITS
+        }
+
+
+def _string(table: bytes, start: int) -> str:
+    end = table.find(b"\0", start)
+    return table[start : end if end >= 0 else None].decode("utf-8", "replace")

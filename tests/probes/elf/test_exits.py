@@ -77,6 +77,7 @@ def test_every_exit_of_hand_written_code_is_found(
 UNKNOWN = {
     "mov rax,rdi; jmp rax": ("x86-64", "4889f8 ffe0", "goes through a register"),
     "je outside": ("x86-64", "0f84fa0f0000 c3", "nothing is known of 0x2000"),
+    "ud2": ("x86-64", "0f0b", "never returns"),
     "no instruction": ("x86-64", "90 06 c3", "0x1001 are no known instruction"),
     "mov x1,x0; br x1": ("arm64", "e10300aa 20001fd6", "goes through a register"),
     "a literal in the code": ("arm64", "c0035fd6 ffffffff", "0x1004 are no known instruction"),

@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from probes.elf.exits import find_exits
 from probes.elf.image import ElfError, Image
 from probes.elf.symbols import find_functions, is_function_named
 
@@ -90,10 +97,11 @@ def test_a_name_matches_only_the_function_itself(demangled: str, expected: bool)
 
 
 BROKEN = {
-    "empty": (b"", "not a readable ELF file"),
-    "text": (b"#!/bin/sh\necho no\n" * 20, "not a readable ELF file"),
-    "only magic": (b"\x7fELF\x02\x01\x01" + b"\0" * 9, "not a readable ELF file"),
-    "32 bits": (b"\x7fELF\x01\x01\x01" + b"\0" * 9 + b"\x03\0\x03\0" + b"\0" * 60, "not"),
+    "empty": (b"", "not an ELF file"),
+    "text": (b"#!/bin/sh\necho no\n" * 20, "not an ELF file of 64 bits"),
+    "only magic": (b"\x7fELF\x02\x01\x01" + b"\0" * 9, "not an ELF file"),
+    "32 bits": (b"\x7fELF\x01\x01\x01" + b"\0" * 90, "not an ELF file of 64 bits"),
+    "another machine": (b"\x7fELF\x02\x01\x01" + b"\0" * 90, "for x86-64 or arm64"),
 }
 
 
@@ -108,7 +116,8 @@ def test_a_file_that_is_no_library_is_one_clear_error(name: str, tmp_path: Path)
 
 def find_in(path: Path) -> None:
     with Image(str(path)) as image:
-        find_functions(image, "f")
+        for function in find_functions(image, "f"):
+            find_exits(image, function)
 
 
 def test_a_library_cut_short_is_one_clear_error(
@@ -120,6 +129,52 @@ def test_a_library_cut_short_is_one_clear_error(
         short.write_bytes(whole[:length])
         with pytest.raises(ElfError):
             find_in(short)
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    gcc = shutil.which("gcc")
+    if gcc is None:
+        pytest.skip("no compiler for .c")
+    folder = tmp_path_factory.mktemp("fuzz")
+    (folder / "f.c").write_text("int g(int); int f(int x) { return x > 1 ? g(x) + 1 : x; }")
+    subprocess.run([gcc, "-O2", "-shared", "-fPIC", "f.c", "-o", "f.so"], cwd=folder, check=True)
+    return (folder / "f.so").read_bytes()
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_a_library_with_any_bytes_changed_is_understood_or_one_clear_error(
+    sample: bytes, data: st.DataObject
+) -> None:
+    changed = bytearray(sample)
+    # Headers and tables come first and last; code in between breaks little.
+    places = st.one_of(
+        st.integers(0, 0x600), st.integers(len(sample) - 0x900, len(sample) - 1),
+        st.integers(0, len(sample) - 1),
+    )  # fmt: skip
+    edits = st.lists(st.tuples(places, st.sampled_from([0, 1, 0x7F, 0x80, 0xFF])), min_size=1)
+    for place, value in data.draw(edits):
+        changed[place] = value
+    with tempfile.NamedTemporaryFile(suffix=".so") as file:
+        file.write(changed)
+        file.flush()
+        with contextlib.suppress(ElfError):
+            find_in(Path(file.name))
+
+
+def test_headers_are_read_as_pyelftools_reads_them(sample: bytes, tmp_path: Path) -> None:
+    elffile = pytest.importorskip("elftools.elf.elffile")
+    path = tmp_path / "f.so"
+    path.write_bytes(sample)
+    with Image(str(path)) as image, path.open("rb") as stream:
+        theirs = {
+            each.name: (each["sh_addr"], each["sh_offset"], each["sh_size"])
+            for each in elffile.ELFFile(stream).iter_sections()
+            if each["sh_type"] != "SHT_NOBITS"
+        }
+        ours = {n: (s.address, s.offset, s.size) for n, s in image.sections.items()}
+    assert ours == theirs
 
 
 def test_a_pipe_or_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
