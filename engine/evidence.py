@@ -63,7 +63,7 @@ def collect_evidence(
     entries = _connections(event for event in seen if event.kind == RETRANSMIT)
     entries += _slow_calls(event for event in seen if event.kind != RETRANSMIT)
     if waits and len(entries) < MAX_ENTRIES:
-        entries += _waits(task_id, now_ms, queryable)
+        entries += _waits(task_id, max(alert.active_at_ms, now_ms - BEFORE_MS), now_ms, queryable)
     return tuple(entries[:MAX_ENTRIES])
 
 
@@ -135,15 +135,19 @@ def _entry(tally: _Tally, names: Sequence[str], figures: dict[str, FieldValue]) 
     }
 
 
-def _waits(task_id: str, now_ms: int, queryable: Queryable) -> list[EvidenceEntry]:
-    """Per rank its mean share of time spent waiting over the last five minutes, worst first."""
+def _waits(task_id: str, start_ms: int, end_ms: int, queryable: Queryable) -> list[EvidenceEntry]:
+    """Per rank its mean share of time spent waiting in start <= t <= end, worst first.
+
+    Only while the alert is active and not longer than five minutes, so that the figure is the
+    incident's and a live window always holds all of it.
+    """
     nowhere = Span(0, 0)
     matchers = (
         Matcher(nowhere, "__name__", "=", WAIT_RATIO),
         Matcher(nowhere, "task_id", "=", task_id),
     )
     entries: list[EvidenceEntry] = []
-    for series in queryable.select(matchers, now_ms - BEFORE_MS + 1, now_ms):
+    for series in queryable.select(matchers, start_ms, end_ms):
         values = series.values[~stale_mask(series.values)]
         values = values[~np.isnan(values)]
         if len(values):

@@ -25,6 +25,7 @@ ALERT_NAME = "alertname"
 ALERT_STATE = "alertstate"
 # How long the API still shows a resolved alert, and an Alertmanager is told of it.
 RESOLVED_RETENTION_MS = 15 * 60 * 1000
+SAME_LABELS = "vector contains metrics with the same labelset after applying alert labels"
 
 AlertTable: TypeAlias = "Mapping[Labels, Alert]"
 
@@ -39,7 +40,10 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class AlertContext:
-    """A rule with what its alerts need to know of their place. `limit` 0: none."""
+    """A rule with what its alerts need to know of their place.
+
+    `limit` 0: none. `writes` False: nobody reads its `ALERTS`, so a replay leaves them out.
+    """
 
     rule: AlertingRule
     templates: AlertTemplates
@@ -47,6 +51,7 @@ class AlertContext:
     group: str = ""
     limit: int = 0
     generator_url: str = ""
+    writes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +73,24 @@ def step(
     context: AlertContext, alerts: AlertTable, time_ms: int, elements: Sequence[Element]
 ) -> Step:
     """The evaluation at `time_ms`, whose expression gave `elements`, applied to `alerts`."""
-    found = _instances(context, time_ms, elements)
-    if isinstance(found, str):
-        return Step(alerts, error=found)
+    found: dict[Labels, Element] = {}
+    for element in elements:
+        labels = context.templates.labels(element)
+        if labels in found:
+            return Step(alerts, error=f"{SAME_LABELS}: {labels}")
+        found[labels] = element
     after: dict[Labels, Alert] = {}
     for labels, old in alerts.items():
-        moved = _next(context.rule, old, found.pop(labels, None), time_ms)
+        moved = _next(context, old, found.pop(labels, None), time_ms)
         if moved is not None:
             after[labels] = moved
-    for labels, new in found.items():
-        after[labels] = _fire_if_due(context.rule, new, time_ms)
+    for labels, element in found.items():
+        after[labels] = _begin(context, labels, element, time_ms)
     active = [alert for alert in after.values() if is_active(alert)]
     if 0 < context.limit < len(active):
         return Step({}, error=f"exceeded limit of {context.limit} with {len(active)} alerts")
-    return Step(after, _transitions(after.values(), time_ms), _samples(active))
+    samples = _samples(active) if context.writes else {}
+    return Step(after, _transitions(after.values(), time_ms), samples)
 
 
 def is_active(alert: Alert) -> bool:
@@ -89,60 +98,49 @@ def is_active(alert: Alert) -> bool:
     return alert.state is not AlertState.RESOLVED
 
 
-def _instances(
-    context: AlertContext, time_ms: int, elements: Sequence[Element]
-) -> dict[Labels, Alert] | str:
-    """A fresh pending alert per element, or why there cannot be one for each."""
-    found: dict[Labels, Alert] = {}
-    for element in elements:
-        labels = context.templates.labels(element)
-        if labels in found:
-            return (
-                "vector contains metrics with the same labelset after applying alert labels: "
-                f"{labels}"
-            )
-        found[labels] = Alert(
-            labels=labels,
-            annotations=context.templates.annotations(element),
-            state=AlertState.PENDING,
-            value=element.value,
-            active_at_ms=time_ms,
-            last_evaluation_ms=time_ms,
-            generator_url=context.generator_url,
-            rule_file=context.file,
-            group=context.group,
-        )
-    return found
+def _begin(context: AlertContext, labels: Labels, element: Element, time_ms: int) -> Alert:
+    """A new alert: pending, or firing where there is nothing to wait for."""
+    fires = context.rule.for_ms <= 0
+    return Alert(
+        labels=labels,
+        annotations=context.templates.annotations(element),
+        state=AlertState.FIRING if fires else AlertState.PENDING,
+        value=element.value,
+        active_at_ms=time_ms,
+        fired_at_ms=time_ms if fires else None,
+        last_evaluation_ms=time_ms,
+        generator_url=context.generator_url,
+        rule_file=context.file,
+        group=context.group,
+    )
 
 
-def _next(rule: AlertingRule, old: Alert, new: Alert | None, time_ms: int) -> Alert | None:
+def _next(context: AlertContext, old: Alert, element: Element | None, time_ms: int) -> Alert | None:
     """What becomes of an alert that was in the table; None: forgotten."""
-    if new is not None:
+    if element is not None:
         if old.state is AlertState.RESOLVED:
-            return _fire_if_due(rule, new, time_ms)
-        held = replace(
+            return _begin(context, old.labels, element, time_ms)
+        due = old.state is AlertState.PENDING and (
+            time_ms - old.active_at_ms >= context.rule.for_ms
+        )
+        return replace(
             old,
-            value=new.value,
-            annotations=new.annotations,
+            state=AlertState.FIRING if due else old.state,
+            fired_at_ms=time_ms if due else old.fired_at_ms,
+            value=element.value,
+            annotations=context.templates.annotations(element),
             last_evaluation_ms=time_ms,
             keep_firing_since_ms=None,
         )
-        return _fire_if_due(rule, held, time_ms)
     if old.state is AlertState.PENDING:
         return None
     if old.state is AlertState.RESOLVED:
         resolved_at = old.resolved_at_ms if old.resolved_at_ms is not None else time_ms
         return None if time_ms - resolved_at > RESOLVED_RETENTION_MS else old
     since = time_ms if old.keep_firing_since_ms is None else old.keep_firing_since_ms
-    if time_ms - since < rule.keep_firing_for_ms:
+    if time_ms - since < context.rule.keep_firing_for_ms:
         return replace(old, keep_firing_since_ms=since, last_evaluation_ms=time_ms)
     return replace(old, state=AlertState.RESOLVED, resolved_at_ms=time_ms)
-
-
-def _fire_if_due(rule: AlertingRule, alert: Alert, time_ms: int) -> Alert:
-    if alert.state is AlertState.PENDING and time_ms - alert.active_at_ms >= rule.for_ms:
-        return replace(alert, state=AlertState.FIRING, fired_at_ms=time_ms)
-    return alert
 
 
 def _transitions(alerts: Iterable[Alert], time_ms: int) -> tuple[Alert, ...]:

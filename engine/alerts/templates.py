@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.labels import METRIC_NAME, Labels
@@ -11,17 +12,30 @@ from rules.templates import TemplateData, TemplateError, expand
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from engine.alerts.alert import Alert
     from engine.alerts.machine import Element
     from rules.model import AlertingRule
 
 LOGGER = logging.getLogger(__name__)
+MAX_KNOWN = 100_000
+
+
+class _Deferred(dict[str, str]):
+    """Annotations that are expanded only if someone comes to look at them."""
+
+    __slots__ = ("element",)
+
+    def __init__(self, element: Element) -> None:
+        super().__init__()
+        self.element = element
 
 
 class AlertTemplates:
     """Expands the templates of one rule.
 
     A template that fails never loses its alert: its text becomes
-    `<error expanding template: ...>`, as in Prometheus, and `errors_total` counts it.
+    `<error expanding template: ...>`, as in Prometheus, and `errors_total` counts it. `deferred`:
+    annotations stay unexpanded until `settled`, for a replay that passes over most of them.
     """
 
     def __init__(
@@ -29,22 +43,47 @@ class AlertTemplates:
         rule: AlertingRule,
         external_labels: Mapping[str, str] | None = None,
         external_url: str = "",
+        *,
+        deferred: bool = False,
     ) -> None:
         self.errors_total = 0
         self._rule = rule
         self._external_labels = dict(external_labels or {})
         self._external_url = external_url
+        self._is_deferred = deferred
+        # Labels that are the same whatever the value are worked out once per element.
+        self._are_labels_static = not any("{{" in text for text in rule.labels.values())
+        self._labels_of: dict[Labels, Labels] = {}
 
     def labels(self, element: Element) -> Labels:
         """The identity: the element's labels less `__name__`, the rule's on top, `alertname`."""
+        if self._are_labels_static:
+            known = self._labels_of.get(element.labels)
+            if known is None:
+                if len(self._labels_of) >= MAX_KNOWN:
+                    self._labels_of.clear()
+                known = self._labels_of[element.labels] = self._merged(element)
+            return known
+        return self._merged(element)
+
+    def annotations(self, element: Element) -> dict[str, str]:
+        """The annotations by name."""
+        return _Deferred(element) if self._is_deferred else self._expanded(element)
+
+    def settled(self, alert: Alert) -> Alert:
+        """The alert with its annotations expanded."""
+        if not isinstance(alert.annotations, _Deferred):
+            return alert
+        return replace(alert, annotations=self._expanded(alert.annotations.element))
+
+    def _expanded(self, element: Element) -> dict[str, str]:
+        return {name: self._expand(text, element) for name, text in self._rule.annotations.items()}
+
+    def _merged(self, element: Element) -> Labels:
         own = {name: self._expand(text, element) for name, text in self._rule.labels.items()}
         own[METRIC_NAME] = ""
         own["alertname"] = self._rule.name
         return element.labels.merged(own)
-
-    def annotations(self, element: Element) -> dict[str, str]:
-        """The annotations by name."""
-        return {name: self._expand(text, element) for name, text in self._rule.annotations.items()}
 
     def _expand(self, text: str, element: Element) -> str:
         if "{{" not in text:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from engine.rulegroup.dependencies import Component
     from engine.rulegroup.output import RuleOutput
     from engine.series import Int64Array
-    from rules.model import Group, RuleFile
+    from rules.model import Group, Rule, RuleFile
 
 CHUNK_MS = 24 * 3_600_000
 
@@ -104,7 +104,10 @@ class _Planned:
 
     runner: RuleRunner
     timeline: Timeline
-    is_read: bool = False
+
+
+def _runner(rule: Rule, group: Group, options: GroupOptions, *, is_read: bool) -> RuleRunner:
+    return RuleRunner(rule, group, options, RuleState(), is_replay=True, is_read=is_read)
 
 
 @dataclass(slots=True)
@@ -132,22 +135,20 @@ class _Run:
     ) -> None:
         self._dataset = dataset
         self._start_ms, self._end_ms = start_ms, end_ms
-        self._options = options
         recorded = dataset if isinstance(dataset, EvaluationLog) else None
         log = None if fill else recorded
+        groups = [_as_recorded(group, recorded) for file in files for group in file.groups]
+        rules = [rule for group in groups for rule in group.rules]
+        is_read = iter(read_by_others(rules))
         self._planned: list[_Planned] = []
-        for written in (group for file in files for group in file.groups):
-            group = _as_recorded(written, recorded)
+        for group in groups:
             when = timeline(group, options, start_ms, end_ms, log)
             self._planned += [
-                _Planned(RuleRunner(rule, group, options, RuleState()), when)
+                _Planned(_runner(rule, group, options, is_read=next(is_read)), when)
                 for rule in group.rules
             ]
-        rules = [planned.runner.rule for planned in self._planned]
         offsets = [planned.runner.offset_ms for planned in self._planned]
         self._components = components(list(zip(rules, offsets, strict=True)))
-        for planned, read in zip(self._planned, read_by_others(rules), strict=True):
-            planned.is_read = read
         self._overlay = Overlay(dataset.with_derived(), rules, start_ms - max(offsets, default=0))
         self._history = _History()
 
@@ -215,7 +216,7 @@ class _Run:
 
     def _evaluate(self, planned: _Planned, times_ms: Int64Array) -> None:
         output = planned.runner.run(times_ms, self._overlay)
-        if planned.is_read:
+        if planned.runner.is_read:
             self._overlay.append(output.series)
         resolved = [own for own in output.transitions if own.state is AlertState.RESOLVED]
         self._keep(planned, resolved + output.cleared)
@@ -223,10 +224,13 @@ class _Run:
 
     def _keep(self, planned: _Planned, alerts: Sequence[Alert]) -> None:
         """Alerts that are over, or as they stand at the end, with their last evidence."""
-        if not alerts:
+        context = planned.runner.context
+        if not alerts or context is None:
             return
         collect = evidence_of(planned.runner.rule, self._overlay, self._dataset)
-        self._history.alerts += [replace(own, evidence=collect(own)) for own in alerts]
+        self._history.alerts += [
+            replace(context.templates.settled(own), evidence=collect(own)) for own in alerts
+        ]
 
     def _count(self, group: Group, output: RuleOutput) -> None:
         history = self._history

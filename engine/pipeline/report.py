@@ -76,7 +76,7 @@ def alert_table(result: ReplayResult) -> Table:
 
 
 def evidence_text(entry: EvidenceEntry) -> str:
-    """One entry in one line: `rank 0 python[17] 10.0.0.1:4000 -> 10.0.0.2:29500: 12 retransmits`."""
+    """One entry in one line: `rank 0 python[17] 10.0.0.1:4000 -> 10.0.0.2:2950: 12 retransmits`."""
     who = f"rank {entry['rank']}" if entry.get("rank") else "no rank"
     if entry.get("comm") or entry.get("pid"):
         who += f" {entry.get('comm', '')}[{entry.get('pid', '?')}]"

@@ -75,12 +75,17 @@ class GroupEvaluation:
 
 @dataclass(slots=True)
 class RuleRunner:
-    """One rule of a group with its state: evaluates it along evaluation times."""
+    """One rule of a group with its state: evaluates it along evaluation times.
+
+    In a replay annotations are expanded at the end, and `ALERTS` are written if `is_read`.
+    """
 
     rule: Rule
     group: Group
     options: GroupOptions
     state: RuleState
+    is_replay: bool = False
+    is_read: bool = True
     context: AlertContext | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -88,10 +93,16 @@ class RuleRunner:
             options, group = self.options, self.group
             self.context = AlertContext(
                 rule=self.rule,
-                templates=AlertTemplates(self.rule, options.external_labels, options.external_url),
+                templates=AlertTemplates(
+                    self.rule,
+                    options.external_labels,
+                    options.external_url,
+                    deferred=self.is_replay,
+                ),
                 file=group.file,
                 group=group.name,
                 limit=group.limit,
+                writes=self.is_read,
             )
 
     @property

@@ -332,6 +332,6 @@ def test_live_and_replay_have_the_same_evidence(
             "rank": "1", "pid": 101, "comm": "python", "src": "10.0.0.1", "sport": 40001,
             "dst": "10.0.0.2", "dport": 29500, "retransmits": 3, "first": 7.5, "last": 23.5,
         },
-        {"rank": "0", "comm_wait_ratio": 0.475},
+        {"rank": "0", "comm_wait_ratio": 0.6},
         {"rank": "1", "comm_wait_ratio": 0.05},
     )  # fmt: skip
