@@ -66,6 +66,24 @@ METRICS: dict[str, Description] = {
         "counter", "Annotations or labels whose template failed."
     ),
     "stallwatch_alerts": Description("gauge", "Alerts by state."),
+    "stallwatch_notify_sent_total": Description(
+        "counter", "Notifications that a receiver has taken."
+    ),
+    "stallwatch_notify_failed_total": Description(
+        "counter",
+        "Notifications given up: rejected (the receiver will not have it), expired (older than "
+        "max_retry_age), firing_not_delivered (the end of what was given up).",
+    ),
+    "stallwatch_notify_retries_total": Description(
+        "counter", "Attempts that failed and are made again, by reason."
+    ),
+    "stallwatch_notify_pending": Description("gauge", "Notifications in the outbox."),
+    "stallwatch_notify_oldest_pending_seconds": Description(
+        "gauge", "Age of the oldest notification in the outbox, 0 when there is none."
+    ),
+    "stallwatch_notify_dead": Description(
+        "gauge", "Notifications given up within a week; `stallwatch notify dead` lists them."
+    ),
     "stallwatch_process_cpu_seconds_total": Description("counter", "The agent's own CPU time."),
     "stallwatch_process_resident_bytes": Description("gauge", "The agent's resident memory."),
 }

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from engine.alerts.alert import Alert
     from engine.config.model import Config
-    from engine.http.sources import OwnSample
     from engine.readings import Pairs
+    from engine.telemetry import OwnSample
     from notifiers.worker import Integration
 
 logger = logging.getLogger(__name__)

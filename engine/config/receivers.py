@@ -99,7 +99,8 @@ class ReceiverReader:
             return None
         settings = self.secrets.settings(node, model)
         try:
-            parsed = model.model_validate(settings)
+            # Paths in a receiver's settings start at the file's folder like all others.
+            parsed = model.model_validate(settings, context={"folder": self.secrets.folder})
         except ValidationError as error:
             report_all(error, node, model, self.report, f"'{kind}{_SUFFIX}'")
             return None

@@ -10,23 +10,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from engine.http.message import Response
+from engine.telemetry import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.http.sources import Sources
-
-HELP = {
-    "stallwatch_probe_up": "Whether a probe is attached (1) or not (0); reason says why not.",
-    "stallwatch_probe_produced_total": "Kernel events a probe's program counted.",
-    "stallwatch_probe_consumed_total": "Kernel events that entered the aggregator.",
-    "stallwatch_probe_lost_total": "Kernel events lost on the way, by reason.",
-    "stallwatch_notify_sent_total": "Notifications a receiver has taken.",
-    "stallwatch_notify_failed_total": "Notifications given up, by reason.",
-    "stallwatch_notify_retries_total": "Attempts that failed and will be made again.",
-    "stallwatch_notify_pending": "Notifications waiting in the outbox.",
-    "stallwatch_notify_oldest_pending_seconds": "Age of the oldest waiting notification.",
-}
 
 
 class OwnCollector(Collector):
@@ -43,8 +32,8 @@ class OwnCollector(Collector):
             kind_now = kind if kind != "counter" or name.endswith("_total") else "unknown"
             base = name.removesuffix("_total") if kind_now == "counter" else name
             if name not in families:
-                text = HELP.get(name, name.removeprefix("stallwatch_").replace("_", " "))
-                families[name] = Metric(base, text, kind_now)
+                known = METRICS.get(name)
+                families[name] = Metric(base, known.text if known else name, kind_now)
             families[name].add_sample(name, {key: own for key, own in labels if own}, value)
         return families.values()
 

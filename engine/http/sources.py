@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -11,10 +11,8 @@ if TYPE_CHECKING:
     from engine.alerts.alert import Alert
     from engine.promql.value import Axis, Result
     from engine.series import Queryable
+    from engine.telemetry import OwnSample
     from rules.model import Rule
-
-# (name, labels, "counter" or "gauge", value), as every stage hands out its stallwatch_* metrics.
-OwnSample: TypeAlias = tuple[str, tuple[tuple[str, str], ...], str, float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import requests
-from pydantic import BaseModel, ConfigDict, SecretStr, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from notifiers.receivers.library_logs import silence_urllib3
 
@@ -35,7 +42,10 @@ class BasicAuth(_Section):
 
 
 class TlsConfig(_Section):
-    """Certificates, as paths of PEM files. Verification stays on unless it is switched off."""
+    """Certificates, as paths of PEM files, relative ones from the configuration's folder.
+
+    Verification stays on unless it is switched off.
+    """
 
     ca_file: str = ""
     cert_file: str = ""
@@ -44,10 +54,13 @@ class TlsConfig(_Section):
 
     @field_validator("ca_file", "cert_file", "key_file")
     @classmethod
-    def _exists(cls, path: str) -> str:
-        if path and not Path(path).is_file():
+    def _exists(cls, path: str, info: ValidationInfo) -> str:
+        if not path:
+            return path
+        whole = Path((info.context or {}).get("folder", "")) / path
+        if not whole.is_file():
             raise ValueError(f"there is no file '{path}'")
-        return path
+        return str(whole)
 
 
 class HttpConfig(_Section):

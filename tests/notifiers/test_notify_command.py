@@ -117,6 +117,17 @@ def test_a_missing_outbox_is_a_clear_error(
     assert not (tmp_path / "none").exists()
 
 
+def test_a_certificate_is_looked_for_beside_the_configuration(
+    tmp_path: Path, hook: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ca.pem").touch()
+    tls = "{url: 'http://127.0.0.1:1/', http_config: {tls_config: {ca_file: ca.pem}}}"
+    path = tmp_path / "stallwatch.yaml"
+    path.write_text(f"receivers: [{{name: a, webhook_configs: [{tls}]}}]\n")
+    assert main(["notify", "test", "--config", str(path)]) == 1
+    assert "Connection refused" in capsys.readouterr().out
+
+
 BROKEN = [
     ("webhook_configs: [{url: 'ftp://h/s3cret-word'}]", "expected a URL such as"),
     ("webhook_configs: [{url: 'http://h/', timeout: never}]", "not a valid duration"),

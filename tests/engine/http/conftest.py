@@ -10,7 +10,7 @@ import pytest
 
 from engine.alerts.alert import Alert, AlertState
 from engine.http.server import HttpServer, serve
-from engine.http.sources import GroupStatus, OwnSample, RuleStatus
+from engine.http.sources import GroupStatus, RuleStatus
 from engine.labels import Labels
 from engine.promql.value import Axis, Result, Scalar, Vector
 from rules.model import AlertingRule, Expression, RecordingRule
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from engine.series import Queryable, Series
+    from engine.telemetry import OwnSample
     from rules.promql.ast import Matcher
 
 SPAN = Span(0, 1)
