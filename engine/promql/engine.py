@@ -19,7 +19,7 @@ from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
 from engine.promql.functions.shapes import unwrapped, windows_of
 from engine.promql.functions.table import IMPLEMENTATIONS
-from engine.promql.naming import finish
+from engine.promql.naming import finish, unnamed
 from engine.promql.steps import evaluate_by_step, sees_the_future
 from engine.promql.value import Axis, Matrix, Result, String, Value
 from engine.series import Series
@@ -38,6 +38,7 @@ from rules.promql.ast import (
 )
 
 if TYPE_CHECKING:
+    from engine.labels import Labels
     from engine.series import Queryable
 
 __all__ = ["EvaluationError", "Options", "evaluate"]
@@ -57,11 +58,11 @@ def evaluate(
     Raises EvaluationError for what Prometheus refuses (many-to-many matches, equal label sets, …)
     and for what would need more than `options.max_samples`.
     """
-    if axis.rule and sees_the_future(expr):
-        return evaluate_by_step(evaluate, expr, axis, queryable, options)
     times = np.ascontiguousarray(axis.times_ms, dtype=np.int64)
-    notes = Annotations(options.source)
     first, last = (int(times[0]), int(times[-1])) if times.size else (0, 0)
+    if axis.rule and sees_the_future(expr, first):
+        return evaluate_by_step(evaluate, expr, axis, queryable, options)
+    notes = Annotations(options.source)
     context = Context(times, first, last, axis.step_ms, queryable, options, notes, _evaluate)
     with np.errstate(all="ignore"):
         value = _finished(context, expr)
@@ -116,6 +117,10 @@ def _matrix(context: Context, expr: Expr) -> Matrix:
             expr.span,
         )
     windows = windows_of(context, expr)
+
+    def named(row: int) -> Labels:
+        return unnamed(windows.labels[row]) if windows.drops[row] else windows.labels[row]
+
     found: list[tuple[int, Series]] = []
     for group in windows.groups:
         (lo,), (hi,) = windows.bounds(group.timestamps_ms)
@@ -123,7 +128,7 @@ def _matrix(context: Context, expr: Expr) -> Matrix:
             continue
         times = group.timestamps_ms[lo:hi]
         found.extend(
-            (row, Series(windows.labels[row], times, values[lo:hi]))
+            (row, Series(named(row), times, values[lo:hi]))
             for row, values in zip(group.rows.tolist(), group.values, strict=True)
         )
     return Matrix(tuple(series for _, series in sorted(found, key=lambda pair: pair[0])))

@@ -43,4 +43,4 @@ def finish(frame: Frame) -> Frame:
     labels = tuple(
         unnamed(own) if drop else own for own, drop in zip(frame.labels, frame.drops, strict=True)
     )
-    return replace(frame, labels=labels).merged()
+    return replace(frame, labels=labels, drops=(False,) * len(labels)).merged()

@@ -25,13 +25,17 @@ if TYPE_CHECKING:
 Evaluate: TypeAlias = "Callable[[Expr, Axis, Queryable, Options], Result]"
 
 
-def sees_the_future(expr: Expr) -> bool:
-    """Whether any selector could name a time after its step."""
-    if isinstance(expr, VectorSelector | Subquery) and (
-        expr.at is not None or (expr.offset is not None and expr.offset.milliseconds < 0)
-    ):
-        return True
-    return any(map(sees_the_future, children(expr)))
+def sees_the_future(expr: Expr, first_ms: int) -> bool:
+    """Whether any selector could name a time after its step, the first step being `first_ms`."""
+    if isinstance(expr, VectorSelector | Subquery):
+        offset_ms = 0 if expr.offset is None else expr.offset.milliseconds
+        anchor = None if expr.at is None else expr.at.anchor
+        if isinstance(anchor, str) or offset_ms < 0:
+            return True
+        # A fixed time that every step has behind it is the same for all of them.
+        if anchor is not None and anchor - offset_ms > first_ms:
+            return True
+    return any(sees_the_future(child, first_ms) for child in children(expr))
 
 
 @dataclass(frozen=True, slots=True)

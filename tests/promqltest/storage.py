@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.labels import METRIC_NAME, Labels
+from engine.matching import Selection
 from engine.series import STALE_NAN, Series
-from rules.promql.regex import compile_matcher
 
 from .notation import NativeHistogram, Stale
 
@@ -22,14 +22,6 @@ if TYPE_CHECKING:
 
 NEEDS_HISTOGRAMS = "needs native histograms"
 NEEDS_START_TIMES = "needs start timestamps"
-
-
-def matches(matcher: Matcher, labels: Labels) -> bool:
-    """Whether one matcher accepts a label set."""
-    value = labels.get(matcher.label)
-    if matcher.op in ("=", "!="):
-        return (value == matcher.value) == (matcher.op == "=")
-    return compile_matcher(matcher.value)(value) == (matcher.op == "=~")
 
 
 @dataclass
@@ -68,14 +60,13 @@ class MemoryStorage:
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
         """As engine.series.Queryable."""
+        selection = Selection(matchers)
         for labels, native in self.histograms.items():
-            if all(matches(one, labels) for one in matchers) and any(
-                start_ms <= time <= end_ms for time in native
-            ):
+            if selection.accepts(labels) and any(start_ms <= time <= end_ms for time in native):
                 self.touched.add(NEEDS_HISTOGRAMS)
         found = []
         for series in self._series():
-            if not all(matches(one, series.labels) for one in matchers):
+            if not selection.accepts(series.labels):
                 continue
             if series.labels in self.start_times:
                 self.touched.add(NEEDS_START_TIMES)

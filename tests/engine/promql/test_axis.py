@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.promql.engine import EvaluationError, evaluate
+from engine.promql.engine import EvaluationError, Options, evaluate
 from engine.promql.value import Axis, Scalar, Vector
 from rules.promql.parser import parse
 from tests.promqltest.script import Load, parse_script
@@ -103,7 +103,8 @@ def column(result: Result, step: int) -> dict[str, str]:
     }
 
 
-def assert_alike(expr: str, storage: MemoryStorage, *, rule: bool) -> None:
+def assert_alike(expr: str, storage: MemoryStorage, *, rule: bool, delayed: bool) -> None:
+    options = Options(delayed_name_removal=delayed)
     tree = parse(expr)
     times = range(0, 130_001, 7_000)
     alone: list[dict[str, str]] = []
@@ -111,12 +112,12 @@ def assert_alike(expr: str, storage: MemoryStorage, *, rule: bool) -> None:
     for time in times:
         axis = Axis(Axis.instant(time).times_ms, 0, rule=rule)
         try:
-            alone.append(column(evaluate(tree, axis, storage), 0))
+            alone.append(column(evaluate(tree, axis, storage, options), 0))
         except EvaluationError:
             faults += 1
     axis = Axis.span(0, 130_000, 7_000, rule=rule)
     try:
-        together = evaluate(tree, axis, storage)
+        together = evaluate(tree, axis, storage, options)
     except EvaluationError:
         assert faults
         return
@@ -125,16 +126,27 @@ def assert_alike(expr: str, storage: MemoryStorage, *, rule: bool) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(series=SERIES, expr=vectors(MODIFIERS))
+@given(series=SERIES, expr=vectors(MODIFIERS), delayed=st.booleans())
 def test_a_query_over_a_range_is_its_instants_side_by_side(
-    series: list[tuple[str, str, str, list[str]]], expr: str
+    series: list[tuple[str, str, str, list[str]]], expr: str, *, delayed: bool
 ) -> None:
-    assert_alike(expr, stored(series), rule=False)
+    assert_alike(expr, stored(series), rule=False, delayed=delayed)
 
 
 @settings(max_examples=60, deadline=None)
-@given(series=SERIES, expr=vectors(FUTURE))
+@given(series=SERIES, expr=vectors(FUTURE), delayed=st.booleans())
 def test_a_rule_over_an_axis_is_its_evaluations_side_by_side(
+    series: list[tuple[str, str, str, list[str]]], expr: str, *, delayed: bool
+) -> None:
+    assert_alike(expr, stored(series), rule=True, delayed=delayed)
+
+
+@settings(max_examples=30, deadline=None)
+@given(series=SERIES, expr=vectors(FUTURE))
+def test_an_axis_without_steps_has_an_empty_result(
     series: list[tuple[str, str, str, list[str]]], expr: str
 ) -> None:
-    assert_alike(expr, stored(series), rule=True)
+    axis = Axis.span(10_000, 0, 1_000, rule=True)
+    value = evaluate(parse(expr), axis, stored(series)).value
+    assert isinstance(value, Vector)
+    assert value.values.shape == (0, 0)

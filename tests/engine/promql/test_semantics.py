@@ -196,6 +196,15 @@ def test_a_name_goes_at_just_the_steps_where_an_operation_took_it(
     assert data.points(expr, rule(0, 10, 10)) == {"a": {0: 1}, "{}": {10: -5}}
 
 
+def test_series_that_lose_their_names_and_series_without_one_are_the_same_series(
+    load: Callable[[str], Data],
+) -> None:
+    data = load("10s\n a 1 stale 3")
+    result = data.on("-a or vector(0)", query(0, 20, 10)).value
+    assert len(result.labels) == 1  # type: ignore[union-attr]
+    assert result.values.tolist() == [[-1, 0, -3]]  # type: ignore[union-attr]
+
+
 def test_type_and_unit_go_with_the_name(load: Callable[[str], Data]) -> None:
     data = load("10s\n x{__type__='gauge',__unit__='s',r='a'} 1\n y{__type__='counter',r='a'} 2")
     assert data.at(0, "abs(x)") == {'{r="a"}': 1}
