@@ -15,7 +15,7 @@ from engine.promql.frame import Frame
 from engine.promql.grouping import Groups
 from engine.promql.quantiles import quantile
 from engine.promql.ranking import count_values, ranked
-from engine.promql.summation import add
+from engine.promql.summation import NEUTRAL, accumulated, add, is_plain, two_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from engine.promql.context import Context, Partial
     from engine.series import BoolArray, Float64Array
     from rules.promql.ast import Aggregate
+
+# Cells of [member, step] summed at once.
+PLAIN_CELLS = 65_536
 
 Aggregation: TypeAlias = "Callable[[Frame, Groups], Float64Array]"
 
@@ -65,7 +68,38 @@ def _with_fates(frame: Frame, groups: Groups, values: Float64Array, present: Boo
     ).without_absent()
 
 
+def _plain_sums(held: Float64Array, groups: Groups) -> tuple[Float64Array, Float64Array]:
+    """Totals and carries, [G, T], of values that are plain, absent ones being neutral."""
+    shape = (len(groups.labels), held.shape[1])
+    total, carry = np.full(shape, NEUTRAL), np.zeros(shape)
+    if shape[0] > groups.members[0].size:
+        for rows in groups.passes():
+            at = slice(0, rows.size)
+            total[at], lost = two_sum(total[at], held[rows])
+            carry[at] += lost
+        return total, carry
+    for group, rows in enumerate(groups.members):
+        width = max(1, PLAIN_CELLS // rows.size)
+        for start in range(0, shape[1], width):
+            columns = slice(start, start + width)
+            total[group, columns], carry[group, columns] = accumulated(held[rows, columns])
+    return total, carry
+
+
+def _held(frame: Frame) -> Float64Array:
+    return np.where(frame.present, frame.values, NEUTRAL)
+
+
 def _sum(frame: Frame, groups: Groups) -> Float64Array:
+    held = _held(frame)
+    if is_plain(held):
+        total, carry = _plain_sums(held, groups)
+        return total + carry
+    return _guarded_sum(frame, groups)
+
+
+def _guarded_sum(frame: Frame, groups: Groups) -> Float64Array:
+    """A sum that may meet infinities, which forget their carry."""
     total = np.zeros((len(groups.labels), frame.steps))
     carry, seen = np.zeros_like(total), np.zeros(total.shape, dtype=np.bool_)
     for rows in groups.passes():
@@ -80,6 +114,16 @@ def _sum(frame: Frame, groups: Groups) -> Float64Array:
 
 
 def _avg(frame: Frame, groups: Groups) -> Float64Array:
+    held = _held(frame)
+    if is_plain(held):
+        total, carry = _plain_sums(held, groups)
+        count = _count(frame, groups)
+        return total / count + carry / count
+    return _guarded_avg(frame, groups)
+
+
+def _guarded_avg(frame: Frame, groups: Groups) -> Float64Array:
+    """A mean whose sum may overflow: incremental from there on, as in Prometheus."""
     shape = (len(groups.labels), frame.steps)
     total, carry, mean, count = (np.zeros(shape) for _ in range(4))
     incremental = np.zeros(shape, dtype=np.bool_)

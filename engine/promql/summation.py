@@ -22,6 +22,9 @@ def add(
     return new, np.where(np.isinf(new), 0.0, carry + lost)
 
 
+# Adding this changes nothing, not even the sign of a zero.
+NEUTRAL = -0.0
+
 # No sum of fewer than 1e18 values of at most this magnitude overflows.
 LARGEST_PLAIN = 1e290
 
@@ -29,6 +32,25 @@ LARGEST_PLAIN = 1e290
 def is_plain(values: Float64Array) -> bool:
     """Whether sums of these stay finite, so that nothing infinite has to be looked out for."""
     return not values.size or bool(np.abs(values).max() <= LARGEST_PLAIN)
+
+
+def two_sum(one: Float64Array, other: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """The rounded sums of plain values and exactly what rounding lost (Knuth)."""
+    new = one + other
+    part = new - one
+    return new, (one - (new - part)) + (other - part)
+
+
+def accumulated(values: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Totals and carries of plain values, [N, T], added along the first axis one by one: [T].
+
+    The bits are those of `Sum`: numpy's accumulate adds strictly in order.
+    """
+    totals = np.add.accumulate(values, axis=0)
+    _, lost = two_sum(totals[:-1], values[1:])
+    if not lost.shape[0]:
+        return totals[-1], np.zeros(values.shape[1])
+    return totals[-1], np.add.accumulate(lost, axis=0)[-1]
 
 
 @dataclass(slots=True)
