@@ -20,6 +20,7 @@ _HTTP_STATUS = re.compile(r"\berror=(\d{3})\b")
 # smtplib's errors, `(535, b'no')`, and apprise's own line about a refused recipient.
 _SMTP_REPLY = re.compile(r"\((\d{3}), b?['\"]|\bwas refused: (\d{3})\b|: \((\d{3}), ")
 _CAUSE = re.compile(r"Exception: (.*)", re.DOTALL)
+_SYSTEM_ERROR = re.compile(r"\[Errno -?\d+\] ([^\")\]]+)")
 MAX_DETAIL_CHARACTERS = 300
 
 
@@ -66,7 +67,10 @@ def explain(lines: Sequence[tuple[int, str]], secrets: Sequence[str]) -> SendErr
     told = [line for level, line in lines if level >= logging.WARNING]
     causes = [found.group(1) for _, line in lines if (found := _CAUSE.search(line))]
     everything = "\n".join((*told, *causes))
-    detail = redact(": ".join((*told[-1:], *causes[-1:])) or "apprise gave no reason", secrets)
+    # The system's own words are all that a reader needs of a library's nested exceptions.
+    plain = [found.group(1) for cause in causes if (found := _SYSTEM_ERROR.search(cause))]
+    shown = ": ".join((*told[-1:], *(plain or causes)[-1:]))
+    detail = redact(shown or "apprise gave no reason", secrets)
     detail = " ".join(detail.split())[:MAX_DETAIL_CHARACTERS]
     if found := _HTTP_STATUS.search(everything):
         return _http(int(found.group(1)), detail)
