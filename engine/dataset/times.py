@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 NAIVE_NOTICE = "timestamps without a time zone were read as UTC"
 _ZONE = r"(?:[Zz]|[+-]\d\d:?\d\d)$"
-_INTEGER = r"-?\d{1,18}"
+_INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
 _NUMBER = r"-?\d{1,15}(?:\.\d+)?(?:[eE]\+?\d+)?"
 
 
@@ -21,9 +22,9 @@ def parse_times(column: Sequence[str]) -> tuple[Int64Array, bool, int | None]:
     """Unix milliseconds, whether any text was naive, and the position of the first bad one."""
     import pandas as pd
 
+    if all(map(_INTEGER.fullmatch, column)):
+        return np.array(column, dtype=object).astype(np.int64), False, None
     texts = pd.Series(column, dtype=object).str.strip()
-    if texts.str.fullmatch(_INTEGER).all():
-        return texts.to_numpy(dtype=object).astype(np.int64), False, None
     numeric = texts.str.fullmatch(_NUMBER).to_numpy(dtype=np.bool_)
     times = np.zeros(len(texts), dtype=np.int64)
     with np.errstate(over="ignore"):

@@ -33,6 +33,13 @@ def format_value(value: np.float64) -> str:
 def parse_values(column: Sequence[str]) -> tuple[Float64Array, int | None]:
     """float64[N] and the position of the first text that is no value."""
     array = np.asarray(column, dtype=object)
+    if not any("_" in text for text in column):
+        try:
+            plain: Float64Array = array.astype(np.float64)
+        except ValueError:
+            pass  # a marker, a payload or an error: below, one by one
+        else:
+            return plain, None
     special = np.array([text[:1] in "sN_" or "_" in text or "(" in text for text in array])
     values: Float64Array = np.empty(array.size, dtype=np.float64)
     try:

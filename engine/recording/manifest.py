@@ -12,10 +12,13 @@ import os
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from engine.dataset.errors import DataError
-from engine.recording.framing import write_all
+from engine.recording.framing import sync_folder, write_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NAME = "manifest.jsonl"
 VERSION = 1
@@ -70,13 +73,12 @@ class Manifest:
     """Appends entries to a recording's manifest."""
 
     def __init__(self, folder: str) -> None:
+        self._folder = folder
         self.content = read_manifest(folder)
         self.entries: list[Entry] = list(self.content.entries)
-        self._descriptor = os.open(
-            str(Path(folder, NAME)), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
-        )
-        self._size = self.content.good_bytes
-        os.ftruncate(self._descriptor, self._size)
+        self.size = self.content.good_bytes
+        self._descriptor = self._opened()
+        os.ftruncate(self._descriptor, self.size)
 
     def append(self, entry: Entry) -> None:
         """Append an entry and make it durable. After an OSError the file is as before."""
@@ -85,14 +87,36 @@ class Manifest:
             write_all(self._descriptor, content)
             os.fsync(self._descriptor)
         except OSError:
-            os.ftruncate(self._descriptor, self._size)
+            os.ftruncate(self._descriptor, self.size)
             raise
-        self._size += len(content)
+        self.size += len(content)
         self.entries.append(entry)
+
+    def rewrite(self, entries: Sequence[Entry]) -> None:
+        """Put a new manifest in the old one's place. After an OSError the old one is there."""
+        content = b"".join(map(_line, entries))
+        path = Path(self._folder, NAME)
+        temporary = path.with_suffix(".tmp")
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        os.close(self._descriptor)
+        self._descriptor = self._opened()
+        self.entries, self.size = list(entries), len(content)
+        sync_folder(self._folder)
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
+
+    def _opened(self) -> int:
+        path = str(Path(self._folder, NAME))
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
 
 def _line(entry: Entry) -> bytes:

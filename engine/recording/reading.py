@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,8 @@ from engine.dataset.dataset import MemoryDataset, chosen, union
 from engine.dataset.errors import DataError
 from engine.dataset.parquet_form import read_parquet
 from engine.matching import Selection
-from engine.recording.hourly import journal_name, journals, read_events, series_of
+from engine.recording.file_cache import FileCache
+from engine.recording.hourly import journal_name, journals, series_of
 from engine.recording.journal import JournalContent, read_journal
 from engine.recording.manifest import NAME, read_manifest
 from engine.recording.retention import sealed_files
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from engine.series import Series
     from rules.promql.ast import Matcher
 
-_CACHE_BYTES = 1 << 30
 _EVER = 1 << 62
 
 
@@ -50,7 +49,7 @@ class Recording:
     def __init__(self, path: str) -> None:
         self.path = path
         self._derived = False
-        self._cache: OrderedDict[tuple[str, str], MemoryDataset] = OrderedDict()
+        self._files = FileCache()
         manifest = read_manifest(path)
         self._entries = manifest.entries
         sealed = {entry["stem"] for entry in self._entries if entry.get("type") == "sealed"}
@@ -168,7 +167,7 @@ class Recording:
         found = [event for content in self._open_hours.values() for event in content.events]
         for file in self._event_files:
             if file.start_ms <= end_ms and file.end_ms >= start_ms:
-                found += self._events_of(file.path)
+                found += self._files.events(file.path).recorded_events
         return [event for event in found if start_ms <= event.time_ms <= end_ms]
 
     def history(self) -> list[Entry]:
@@ -211,27 +210,11 @@ class Recording:
         return list(union(found))
 
     def _whole(self, part: Part, name: str) -> MemoryDataset:
-        return part.content if part.content is not None else self._load(part.path, name)
+        return part.content if part.content is not None else self._files.metrics(part.path, name)
 
     def _series(self, part: Part, name: str) -> Sequence[Series]:
         whole = self._whole(part, name)
         return [*whole.series, *whole.derived] if self._derived else whole.series
-
-    def _load(self, path: str, name: str) -> MemoryDataset:
-        key = (path, name)
-        found = self._cache.pop(key, None) or read_parquet(path, name)
-        self._cache[key] = found
-        size = sum(_bytes(one) for one in self._cache.values())
-        while size > _CACHE_BYTES and len(self._cache) > 1:
-            _, dropped = self._cache.popitem(last=False)
-            size -= _bytes(dropped)
-        return found
-
-    def _events_of(self, path: str) -> Sequence[TaskEvent]:
-        key = (path, "")
-        if key not in self._cache:
-            self._cache[key] = MemoryDataset((), recorded_events=tuple(read_events(path)))
-        return self._cache[key].recorded_events
 
 
 def open_recording(path: str) -> Recording:
@@ -297,8 +280,3 @@ def _notices(
             f"{path}: read though the manifest does not list them: {', '.join(unlisted)}"
         )
     return tuple(notices)
-
-
-def _bytes(dataset: MemoryDataset) -> int:
-    both = (*dataset.series, *dataset.derived)
-    return 16 * sum(one.values.size for one in both) + 200 * len(dataset.recorded_events)

@@ -14,7 +14,7 @@ from engine.recording.hourly import journal_name, journals, seal, write_hour
 from engine.recording.journal import Journal
 from engine.recording.lock import FolderLock
 from engine.recording.manifest import VERSION, Manifest
-from engine.recording.retention import Retention, expire
+from engine.recording.retention import Retention, condense, expire, sealed_files
 from engine.timestamps import EPOCH
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from engine.series import Float64Array, Series
 
 HOUR_MS = 3_600_000
+# A month of one group's slots takes about a tenth of it.
+CONDENSE_BYTES = 1 << 20
 
 
 class Recorder:
@@ -62,6 +64,7 @@ class Recorder:
         self._stem = ""
         self._hour = -1
         self._newest_ms = 0
+        self._condense_above = CONDENSE_BYTES
         try:
             Path(path).mkdir(parents=True, exist_ok=True)
             self._lock = FolderLock(path)
@@ -174,7 +177,9 @@ class Recorder:
                     "flush_interval_ms": flush_interval_ms,
                 }
             )
-        for leftover in Path(self.path).glob("*.parquet.tmp"):
+        files = sealed_files(self.path, manifest.entries)
+        self._newest_ms = max((file["end_ms"] for file in files), default=0)
+        for leftover in Path(self.path).glob("*.tmp"):
             leftover.unlink()
         self._seal_all()
 
@@ -187,6 +192,7 @@ class Recorder:
                 entries = list(self._entries())
             for name, reason in expire(self.path, entries, self.retention, self._newest_ms):
                 self._add({"type": "removed", "name": name, "reason": reason})
+            self._condense()
 
     def _seal(self, stem: str) -> None:
         with self._guard:
@@ -200,6 +206,15 @@ class Recorder:
             ends = [file["end_ms"] for file in entry["files"]]
             self._newest_ms = max([self._newest_ms, *ends])
         Path(self.path, journal_name(stem)).unlink()
+
+    def _condense(self) -> None:
+        """Keep the manifest bounded: once it has doubled, leave out what has expired."""
+        with self._guard:
+            manifest = self._manifest
+            if manifest is not None and manifest.size > self._condense_above:
+                horizon_ms = self._newest_ms - self.retention.metrics.age_ms
+                manifest.rewrite(condense(self.path, manifest.entries, horizon_ms))
+                self._condense_above = max(CONDENSE_BYTES, 2 * manifest.size)
 
     def _add(self, entry: Entry) -> None:
         with self._guard:

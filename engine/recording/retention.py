@@ -73,3 +73,44 @@ def expire(
             total -= file["bytes"]
             removed.append((file["name"], reason))
     return removed
+
+
+def condense(folder: str, entries: Sequence[Entry], horizon_ms: int) -> list[Entry]:
+    """The entries that still tell of something: files that exist, times from a horizon on.
+
+    Of rules and intervals the last word is kept, however old.
+    """
+    kept: list[Entry] = []
+    last: dict[tuple[str, ...], Entry] = {}
+    for entry in entries:
+        kind = entry["type"]
+        if kind in {"rules", "interval"}:
+            last[kind, entry.get("file", ""), entry.get("group", "")] = entry
+    for entry in entries:
+        match entry["type"]:
+            case "sealed" | "slots":
+                found = _lasting(folder, entry, horizon_ms)
+                if found.get("files") or found.get("slots"):
+                    kept.append(found)
+            case "removed":
+                continue
+            case "restart":
+                kept += [entry] if entry["t"] >= horizon_ms else []
+            case "rules" | "interval":
+                recent = entry.get("t", horizon_ms - 1) >= horizon_ms
+                kept += [entry] if recent or any(entry is own for own in last.values()) else []
+            case _:
+                kept.append(entry)
+    return kept
+
+
+def _lasting(folder: str, entry: Entry, horizon_ms: int) -> Entry:
+    found = dict(entry)
+    if "files" in entry:
+        found["files"] = [file for file in entry["files"] if Path(folder, file["name"]).exists()]
+    rows = [
+        {**row, "runs": [run for run in row["runs"] if run[1] >= horizon_ms]}
+        for row in entry.get("slots", ())
+    ]
+    found["slots"] = [row for row in rows if row["runs"]]
+    return found

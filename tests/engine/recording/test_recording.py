@@ -15,6 +15,7 @@ from engine.dataset import open_data
 from engine.flush import Flush, TaskEvent
 from engine.labels import Labels
 from engine.recording import Keep, Recorder, Retention, open_recording
+from engine.recording import recorder as recorder_module
 from engine.series import STALE_NAN, Series, stale_mask
 from rules.errors import StallwatchError
 
@@ -235,3 +236,24 @@ def test_kill_9_at_any_instant_loses_no_acknowledged_flush(folder: str) -> None:
     Recorder(folder).close()
     (one, *_) = open_recording(folder).select((), 0, 10**15)
     assert set(acknowledged) <= set(one.timestamps_ms.tolist())
+
+
+def test_the_manifest_is_bounded_and_keeps_what_still_counts(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "CONDENSE_BYTES", 2_000)
+    recorder = Recorder(folder, retention=Retention(metrics=Keep(3 * HOUR, 1 << 30)))
+    recorder.log_rules("abc", START)
+    recorder.log_interval("f", "g", 10_000)
+    times = [START + hour * HOUR for hour in range(40)]
+    for time_ms in times:
+        recorder.write(flush(time_ms, 1.0))
+        recorder.log_evaluated("f", "g", time_ms)
+    recorder.close()
+    recording = open_recording(folder)
+    assert recording.slots("f", "g").evaluated.tolist()[-4:] == times[-4:]
+    assert recording.rules == ((START, "abc"),)
+    assert recording.intervals == {("f", "g"): 10_000}
+    assert (recording.start_ms, recording.end_ms) == (times[-4], times[-1])
+    assert not recording.notices
+    assert len(Path(folder, "manifest.jsonl").read_bytes()) < 6_000
