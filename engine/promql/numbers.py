@@ -8,7 +8,9 @@ import re
 import numpy as np
 
 _FLOAT = re.compile(
-    r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?0[xX][\da-fA-F.]+(?:[pP][+-]?\d+)?"
+    r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+    r"|0[xX](?:[\da-fA-F]+\.?[\da-fA-F]*|\.[\da-fA-F]+)[pP][+-]?\d+)",
+    re.ASCII,
 )
 _SPECIAL = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE)
 
@@ -42,6 +44,4 @@ def parse_float(text: str) -> float | None:
         return float(text)
     if not _FLOAT.fullmatch(text):
         return None
-    if "x" in text.lower():
-        return float.fromhex(text)
-    return float(text) if "_" not in text else None
+    return float.fromhex(text) if "x" in text.lower() else float(text)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from engine.promql import selection, subquery
 from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
@@ -45,11 +43,6 @@ def windows_of(context: Context, expr: Expr) -> Windows:
             raise EvaluationError("expected a range vector here", other.span)
 
 
-def framed(windows: Windows, values: Float64Array, present: Float64Array) -> Frame:
-    """The rows of a range vector with what a kernel made of them."""
-    return Frame(windows.labels, values, present.astype(np.bool_), windows.drops)
-
-
 def over_windows(
     kernel: Kernel,
     *,
@@ -74,6 +67,12 @@ def over_windows(
         return frame if keeps_name else context.drop_names(frame, call.span)
 
     return implementation
+
+
+def over_native_histograms(context: Context, call: Call) -> Partial:
+    """A function that reads native histograms only: float samples give nothing."""
+    context.frame(call.args[0])
+    return Frame.empty(context.steps)
 
 
 def over_vector(function: Elementwise, *, params: tuple[int, ...] = ()) -> Implementation:

@@ -18,7 +18,7 @@ from engine.promql.functions import (
     sorting,
     trends,
 )
-from engine.promql.functions.shapes import over_vector, over_windows
+from engine.promql.functions.shapes import over_native_histograms, over_vector, over_windows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,8 +106,13 @@ _DATES: Mapping[str, Implementation] = {
 _REST: Mapping[str, Implementation] = {
     "absent": absence.absent,
     "absent_over_time": absence.absent_over_time,
+    "histogram_avg": over_native_histograms,
+    "histogram_count": over_native_histograms,
     "histogram_fraction": histograms.histogram_fraction,
     "histogram_quantile": histograms.histogram_quantile,
+    "histogram_stddev": over_native_histograms,
+    "histogram_stdvar": over_native_histograms,
+    "histogram_sum": over_native_histograms,
     "label_join": relabel.label_join,
     "label_replace": relabel.label_replace,
     "scalar": conversion.scalar,

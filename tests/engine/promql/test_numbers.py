@@ -28,12 +28,19 @@ def test_a_number_is_written_in_its_shortest_form(value: float, plain: str, gene
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("0.5", 0.5), ("1e3", 1000.0), ("+Inf", math.inf), ("-inf", -math.inf), (".5", 0.5)],
+    [
+        ("0.5", 0.5),
+        ("1e3", 1000.0),
+        ("+Inf", math.inf),
+        ("-inf", -math.inf),
+        (".5", 0.5),
+        ("0x1p-2", 0.25),
+    ],
 )
 def test_a_bucket_bound_is_read(text: str, value: float) -> None:
     assert parse_float(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "Hello World", "1 ", "1_000", "0x", "1e"])
+@pytest.mark.parametrize("text", ["", "Hello World", "1 ", "1_000", "0x", "0x1", "1e"])
 def test_what_go_does_not_read_is_no_bound(text: str) -> None:
     assert parse_float(text) is None

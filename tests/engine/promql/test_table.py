@@ -1,0 +1,34 @@
+"""The parser's table of functions and the evaluator's agree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.promql.aggregators import KERNELS
+from engine.promql.functions.table import IMPLEMENTATIONS
+from rules.promql.functions import AGGREGATORS, FUNCTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.engine.promql.conftest import Data
+
+WITH_PARAMETER = {"topk", "bottomk", "quantile", "count_values"}
+
+
+def test_every_function_that_the_parser_lets_through_is_implemented() -> None:
+    assert {name for name, row in FUNCTIONS.items() if row.supported} == set(IMPLEMENTATIONS)
+
+
+def test_every_aggregator_that_the_parser_lets_through_is_implemented() -> None:
+    supported = {name for name, row in AGGREGATORS.items() if row.supported}
+    assert supported == set(KERNELS) | WITH_PARAMETER
+
+
+def test_functions_of_native_histograms_give_nothing_for_floats(
+    load: Callable[[str], Data],
+) -> None:
+    data = load("10s\n w 1 2 3")
+    names = [name for name, row in FUNCTIONS.items() if row.supported and row.native_histograms]
+    assert names
+    assert all(data.at(20, f"{name}(w)") == {} for name in names)
