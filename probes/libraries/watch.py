@@ -70,6 +70,10 @@ class LibraryWatch:
         """The processes that map a watched library."""
         return self._table.processes
 
+    def files(self, process: Process) -> frozenset[FileKey]:
+        """The watched libraries of a process."""
+        return self._table.files(process)
+
     def known(self, pid: int) -> Process | None:
         """The watched process with this pid."""
         return self._known.get(pid)

@@ -75,12 +75,18 @@ class Interval:
             seconds = self.wait_ns / NANOSECONDS
             yield Count("comm_wait_seconds_total", process, seconds, WAIT_LABELS)
 
-    def levels(self, process: Process, length_ns: int) -> Iterator[Reading]:
-        """Gauges over an interval of `length_ns`; those of steps only if a step was completed."""
-        yield Level("comm_wait_ratio", process, ratio(self.wait_ns, length_ns))
+    def levels(self, process: Process, length_ns: int, *, waits: bool = True) -> Iterator[Reading]:
+        """Gauges over an interval of `length_ns`; those of steps only if a step was completed.
+
+        `waits` False: only steps can be seen, and a ratio of 0 would be a claim.
+        """
+        if waits:
+            yield Level("comm_wait_ratio", process, ratio(self.wait_ns, length_ns))
         if self.timed:
             yield Level("step_time_seconds", process, self.step_ns / self.timed / NANOSECONDS)
-            yield Level("step_comm_wait_ratio", process, ratio(self.step_wait_ns, self.step_ns))
+            if waits:
+                share = ratio(self.step_wait_ns, self.step_ns)
+                yield Level("step_comm_wait_ratio", process, share)
 
 
 def ratio(part: int, whole: int) -> float:

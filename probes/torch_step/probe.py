@@ -132,7 +132,8 @@ class TorchStepProbe:
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         for process in changes.joined:
             self._accounts.open_process(process.pid, now)
-            self._emit(Watched(process, COUNTERS, LIBRARY))
+            waits = self._sites.sees_waits(self._watch.files(process))
+            self._emit(Watched(process, COUNTERS if waits else COUNTERS[:1], LIBRARY))
         if changes.gone:
             threads = self._read()
             for process in changes.gone:
@@ -146,7 +147,9 @@ class TorchStepProbe:
         ended = frozenset(tid for tid in threads if not is_thread(process.pid, tid))
         interval = self._accounts.settle(process.pid, threads, ended, now)
         self._forget(process.pid, ended)
-        for reading in (*interval.readings(process), *interval.levels(process, length)):
+        waits = self._sites.sees_waits(self._watch.files(process))
+        levels = interval.levels(process, length, waits=waits)
+        for reading in (*interval.readings(process), *levels):
             self._emit(reading)
 
     def _close(

@@ -14,6 +14,8 @@ from probes.elf.symbols import Symbol, find_functions
 from probes.libraries.maps import FileKey, Mapped, open_mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from probes.bpf.attachment import Attachment
     from probes.bpf.loader import BpfObject
 
@@ -49,6 +51,11 @@ class Sites:
     def problem(self) -> bool:
         """Whether some file is not fully probed."""
         return any(site.reason for site in self._sites.values())
+
+    def sees_waits(self, files: Iterable[FileKey]) -> bool:
+        """Whether a process with these files shows its waits: entry and exits are probed."""
+        sites = [self._sites[key] for key in files if key in self._sites]
+        return not sites or any(site.attachments and not site.reason for site in sites)
 
     def status(self, probe: str) -> ProbeStatus:
         """The line about the first file that is not fully probed."""

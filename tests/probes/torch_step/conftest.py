@@ -4,6 +4,7 @@ calls it in the ways that matter. The real PyTorch is tried in tests/e2e.
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
@@ -20,6 +21,9 @@ namespace c10d {
 struct Reducer { void finalize_backward(); int wait_us; bool fail; };
 int sink;
 __attribute__((noinline)) void Reducer::finalize_backward() {
+#ifdef OPAQUE
+  asm volatile("lea 1f(%%rip), %%rax; jmp *%%rax; 1:" ::: "rax");
+#endif
   if (wait_us) usleep(wait_us);
   if (fail) throw std::runtime_error("connection reset by peer");
   sink += 1;
@@ -68,14 +72,25 @@ int main() {
 @pytest.fixture(scope="session")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program; its libtorch_cpu.so lies beside it."""
+    return build(tmp_path_factory.mktemp("torch"))
+
+
+@pytest.fixture(scope="session")
+def opaque_stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a jump through a register in the function, as no compiler writes it."""
+    if platform.machine() != "x86_64":
+        pytest.skip("the jump is written for x86-64")
+    return build(tmp_path_factory.mktemp("opaque"), "-DOPAQUE")
+
+
+def build(folder: Path, *flags: str) -> Path:
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("no C++ compiler for the stand-in")
-    folder = tmp_path_factory.mktemp("torch")
     (folder / "library.cc").write_text(LIBRARY)
     (folder / "program.cc").write_text(PROGRAM)
     library, program = folder / "libtorch_cpu.so", folder / "program"
-    shared = ["-shared", "-fPIC", "-Wl,-soname,libtorch_cpu.so", "-o", str(library)]
+    shared = [*flags, "-shared", "-fPIC", "-Wl,-soname,libtorch_cpu.so", "-o", str(library)]
     subprocess.run([compiler, "-O2", *shared, str(folder / "library.cc")], check=True)
     linked = ["-pthread", f"-Wl,-rpath,{folder}", "-o", str(program)]
     subprocess.run([compiler, "-O2", str(folder / "program.cc"), str(library), *linked], check=True)

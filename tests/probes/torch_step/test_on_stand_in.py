@@ -274,6 +274,26 @@ def test_a_library_without_the_function_degrades_the_probe_with_a_mend(
     assert status.mend
 
 
+@pytest.mark.root
+def test_where_exits_cannot_be_found_steps_are_counted_and_no_wait_is_claimed(
+    driver: Driver, opaque_stand_in: Path
+) -> None:
+    program = Program(opaque_stand_in)
+    try:
+        driver.flush()
+        status = driver.probe.status()
+        program.do("steps", 6, 1000)
+        readings = driver.flush()
+    finally:
+        program.end()
+    assert (status.state, status.reason) == ("degraded", "exits_unknown")
+    assert total(readings, "steps_total", program.pid) == 6
+    assert level(readings, "comm_wait_ratio", program.pid) is None
+    time_ = level(readings, "step_time_seconds", program.pid)
+    assert time_ is not None
+    assert time_ > 0.001
+
+
 CODE = """
 from engine.readings import ProbeOptions
 from probes.torch_step.probe import TorchStepProbe
