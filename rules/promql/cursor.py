@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CODE: Final = "promql"
+# More than this many in one expression are one mistake repeated.
+MAX_PROBLEMS: Final = 20
 
 
 class Cursor:
@@ -73,8 +75,10 @@ class Cursor:
         return self.source.text[span.start : span.end]
 
     def report(self, span: Span, message: str, hint: str = "") -> None:
-        """Note a problem and go on."""
+        """Note a problem and go on, unless there are many already."""
         self.problems.append(Problem(self.source, span, message, hint, CODE))
+        if len(self.problems) >= MAX_PROBLEMS:
+            raise ProblemsError(in_order(self.problems))
 
     def defer(self, span: Span, message: str, hint: str = "") -> None:
         """Note an error of types: shown only if the syntax is right."""
@@ -107,5 +111,11 @@ _CLOSERS: Final = tuple(f'"{closer}"' for closer in _PAIRS.values())
 
 
 def in_order(problems: list[Problem]) -> tuple[Problem, ...]:
-    """The problems as they stand in the text."""
-    return tuple(sorted(problems, key=lambda problem: problem.span))
+    """The problems as they stand in the text; of several that start together, the narrowest.
+
+    A wider one follows from it: `rate(x[5m] > 5)` compares a range, and so gives rate no range.
+    """
+    narrowest: dict[int, Problem] = {}
+    for problem in sorted(problems, key=lambda problem: problem.span):
+        narrowest.setdefault(problem.span.start, problem)
+    return tuple(narrowest.values())

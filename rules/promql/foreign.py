@@ -128,7 +128,9 @@ def numeric(text: str, start: int) -> Token:
         hint = "the last number needs a unit, as in 1h30m"
     elif re.search("[A-Za-z_]{2}", chunk):
         message = f'"{shorten(chunk)}" starts with a digit: expected a number, a duration or a name'
-        hint = f'a name cannot start with a digit unless quoted inside braces: {{"{chunk}"}}'
+        hint = (
+            f'a name cannot start with a digit unless quoted inside braces: {{"{shorten(chunk)}"}}'
+        )
     else:
         hint = "durations are whole numbers with a unit: ms, s, m, h, d, w, y"
     return _bad(text, start, end, message, hint)

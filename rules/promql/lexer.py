@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from rules.durations import DurationError, parse_duration, suggest_duration
 from rules.promql import foreign
 from rules.promql.strings import EscapeError, unquote
-from rules.promql.tokens import NUMBER_WORDS, Kind, Token
+from rules.promql.tokens import NUMBER_WORDS, Kind, Token, shorten
 from rules.source import Span
 
 if TYPE_CHECKING:
@@ -109,9 +109,12 @@ def _number(text: str, start: int) -> Token:
         try:
             return Token(Kind.DURATION, duration[0], span, parse_duration(duration[0]))
         except DurationError as error:
-            meant = suggest_duration(duration[0])
-            hint = f"write {meant}" if meant else ""
-            return Token(Kind.BAD, duration[0], span, message=str(error), hint=hint)
+            message, hint = str(error), ""
+            if meant := suggest_duration(duration[0]):
+                shown = shorten(duration[0])
+                message = f'"{shown}" is not a duration: each unit comes once, from large to small'
+                hint = f"write {meant}"
+            return Token(Kind.BAD, duration[0], span, message=message, hint=hint)
     number = _NUMBER.match(text, start)
     if number and not _GLUED.match(text, number.end()):
         span = Span(start, number.end())
@@ -122,7 +125,7 @@ def _number(text: str, start: int) -> Token:
             Kind.BAD,
             number[0],
             span,
-            message=f"number {number[0]} is out of range",
+            message=f"number {shorten(number[0])} is out of range",
             hint="for infinity write +Inf",
         )
     return foreign.numeric(text, start)

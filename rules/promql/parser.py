@@ -8,6 +8,7 @@ and refused at its place.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final, get_args
 
 from rules.promql.ast import (
@@ -22,7 +23,7 @@ from rules.promql.ast import (
     ValueType,
     children,
 )
-from rules.promql.cursor import CODE, Cursor, in_order
+from rules.promql.cursor import CODE, MAX_PROBLEMS, Cursor, in_order
 from rules.promql.functions import AGGREGATORS, FUNCTIONS
 from rules.promql.hints import expressions as hints
 from rules.promql.lexer import tokenize
@@ -65,7 +66,7 @@ def parse(text: str | Source) -> Expr:
     expr = _Expressions(cursor).whole()
     problems = cursor.problems or cursor.deferred + [
         Problem(source, found.span, found.message, found.hint, CODE)
-        for found in check(expr, source.text)
+        for found in islice(check(expr, source.text), MAX_PROBLEMS)
     ]
     if problems:
         raise ProblemsError(in_order(problems))

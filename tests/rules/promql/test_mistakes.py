@@ -103,3 +103,13 @@ def test_an_empty_expression_is_refused(text: str) -> None:
     (problem,) = problems_of(text)
     assert problem.message == "empty expression"
     assert problem.hint
+
+
+def test_one_mistake_repeated_is_not_shown_without_end() -> None:
+    assert len(problems_of("raet(x) + " * 1_000 + "1")) == 20
+    assert len(problems_of(" + ".join(["rate(x)"] * 200))) == 20
+
+
+def test_of_two_errors_that_start_together_the_inner_one_is_shown() -> None:
+    (problem,) = problems_of("rate(x[5m] > 5)")
+    assert problem.span.end == 10
