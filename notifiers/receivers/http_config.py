@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import requests
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
+    Field,
     SecretStr,
     ValidationInfo,
     field_validator,
@@ -27,11 +29,20 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
+def _is_one_line(secret: SecretStr) -> SecretStr:
+    if not secret.get_secret_value().isprintable():
+        raise ValueError("holds a line break or another character that no header may have")
+    return secret
+
+
+HeaderSecret = Annotated[SecretStr, AfterValidator(_is_one_line)]
+
+
 class Authorization(_Section):
     """The `Authorization` header: `type credentials`."""
 
-    type: str = "Bearer"
-    credentials: SecretStr
+    type: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")] = "Bearer"
+    credentials: HeaderSecret
 
 
 class BasicAuth(_Section):
@@ -68,7 +79,7 @@ class HttpConfig(_Section):
 
     authorization: Authorization | None = None
     basic_auth: BasicAuth | None = None
-    bearer_token: SecretStr | None = None
+    bearer_token: HeaderSecret | None = None
     tls_config: TlsConfig = TlsConfig()
     proxy_url: SecretStr | None = None
 
@@ -87,7 +98,8 @@ class _Identity(requests.auth.AuthBase):
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
         if self._header:
-            request.headers["Authorization"] = self._header
+            # As bytes: http.client would refuse text beyond Latin-1.
+            request.headers["Authorization"] = self._header.encode()  # type: ignore[assignment]
         return request
 
 

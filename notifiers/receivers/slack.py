@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote, urlsplit
 
-from pydantic import BaseModel, SecretStr, model_validator
+from pydantic import BaseModel, SecretStr, field_validator, model_validator
 
 from notifiers.receivers.apprise import split
 from notifiers.receivers.receiver import ReceiverSettings
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from notifiers.receivers.receiver import Target
 
 _HOOK = re.compile(r"/services/([A-Za-z0-9]+)/([A-Za-z0-9]+)/([A-Za-z0-9]+)/?")
+_CHANNEL = re.compile(r"[#@+]?[^\s,/#@+:]{1,80}")
 
 
 class SlackConfig(ReceiverSettings):
@@ -28,6 +29,13 @@ class SlackConfig(ReceiverSettings):
     token: SecretStr | None = None
     channel: str = ""
     username: str = ""
+
+    @field_validator("channel")
+    @classmethod
+    def _is_one_channel(cls, channel: str) -> str:
+        if channel and not _CHANNEL.fullmatch(channel):
+            raise ValueError("expected one channel such as #alerts, or a user such as @oncall")
+        return channel
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:

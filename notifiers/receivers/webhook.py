@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 import requests
-from pydantic import BaseModel, SecretStr, field_validator
+from pydantic import BaseModel, Field, SecretStr, field_validator
 
 from engine.timestamps import format_rfc3339
 from notifiers.fingerprint import fingerprint
@@ -40,7 +40,7 @@ class WebhookConfig(ReceiverSettings):
 
     url: SecretStr
     http_config: HttpConfig = HttpConfig()
-    max_alerts: int = 0
+    max_alerts: int = Field(default=0, ge=0)
 
     @field_validator("url")
     @classmethod

@@ -128,6 +128,18 @@ def test_a_certificate_is_looked_for_beside_the_configuration(
     assert "Connection refused" in capsys.readouterr().out
 
 
+def test_secrets_may_come_from_the_environment_and_from_files(
+    tmp_path: Path, hook: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK_TOKEN", "t0ken")
+    (tmp_path / "url").write_text(f"{hook.url}\n")
+    path = tmp_path / "stallwatch.yaml"
+    entry = "{url_file: url, http_config: {bearer_token: 'env:HOOK_TOKEN'}}"
+    path.write_text(f"receivers: [{{name: a, webhook_configs: [{entry}]}}]\n")
+    assert main(["notify", "test", "--config", str(path)]) == 0
+    assert hook.received[0][0]["Authorization"] == "Bearer t0ken"
+
+
 BROKEN = [
     ("webhook_configs: [{url: 'ftp://h/s3cret-word'}]", "expected a URL such as"),
     ("webhook_configs: [{url: 'http://h/', timeout: never}]", "not a valid duration"),

@@ -118,6 +118,7 @@ def with_body(code: int, body: bytes) -> Any:
         ({"api_url": WEBHOOK, "token": "xoxb-1"}, "give either api_url"),
         ({"token": "xoxb-1234567890-s3cret"}, "a token needs a channel"),
         ({"api_url": "https://chat.example.com/hooks/s3cret"}, "api_url or channel is not as"),
+        ({"api_url": WEBHOOK, "channel": "#a b/c"}, "expected one channel such as #alerts"),
         ({"token": "s3cret", "channel": "#ops"}, "token or channel is not as Slack makes them"),
     ],
 )

@@ -201,6 +201,11 @@ def test_a_certificate_file_that_goes_away_is_a_failure_to_mend(
             "there is no file '/nowhere/ca.pem'",
         ),
         ({"url": "https://h/s3cret", "timeout": "soon"}, "not a valid duration"),
+        (
+            {"url": "https://h/", "http_config": {"bearer_token": "s3cret\nX-Evil: 1"}},
+            "no header may have",
+        ),
+        ({"url": "https://h/", "max_alerts": -1}, "greater than or equal to 0"),
         ({"url": "https://h/s3cret", "colour": "red"}, "Extra inputs are not permitted"),
         (
             {
