@@ -7,25 +7,27 @@ how long each rank waited. Never labels, never part of the fingerprint.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.alerts.alert import AlertState
 from engine.series import stale_mask
 from rules.model import AlertingRule
-from rules.promql.ast import Matcher, VectorSelector, children
+from rules.promql.ast import Matcher
+from rules.promql.walk import selectors
 from rules.source import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from engine.alerts.alert import Alert, EvidenceEntry
     from engine.flush import EventSource, TaskEvent
+    from engine.labels import Labels
     from engine.readings import FieldValue
     from engine.series import Queryable
     from rules.model import Rule
-    from rules.promql.ast import Expr
 
 MAX_ENTRIES = 5
 BEFORE_MS = 300_000
@@ -44,27 +46,52 @@ def about_waits(rule: Rule) -> bool:
         return False
     if rule.labels.get("tier") == "2":
         return True
-    names = (selector.name or "" for selector in _selectors(rule.expression.tree))
+    names = (selector.name or "" for selector in selectors(rule.expression.tree))
     return any("comm_wait" in name for name in names)
 
 
-def collect_evidence(
-    alert: Alert, *, queryable: Queryable, events: EventSource, waits: bool
-) -> tuple[EvidenceEntry, ...]:
-    """The evidence as it stands at the alert's last evaluation.
+class EvidenceCollector:
+    """Evidence of one rule's alerts, kept up from one evaluation to the next.
 
-    Live and replay give the same, since only what had been flushed by then is looked at.
+    What an alert's task did is added up as it becomes visible, so that a live window that has
+    forgotten the beginning of a long incident gives what a replay of the whole recording gives.
     """
-    task_id = alert.labels.get("task_id")
-    now_ms = alert.last_evaluation_ms
-    if not task_id or now_ms is None:
-        return ()
-    seen = events.events(task_id, alert.active_at_ms - BEFORE_MS, now_ms, visible_at_ms=now_ms)
-    entries = _connections(event for event in seen if event.kind == RETRANSMIT)
-    entries += _slow_calls(event for event in seen if event.kind != RETRANSMIT)
-    if waits and len(entries) < MAX_ENTRIES:
-        entries += _waits(task_id, max(alert.active_at_ms, now_ms - BEFORE_MS), now_ms, queryable)
-    return tuple(entries[:MAX_ENTRIES])
+
+    def __init__(self, rule: Rule) -> None:
+        self._waits = about_waits(rule)
+        self._folds: dict[Labels, _Fold] = {}
+
+    def collect(
+        self, active: Iterable[Alert], queryable: Queryable, events: EventSource
+    ) -> dict[Labels, tuple[EvidenceEntry, ...]]:
+        """The evidence of each firing alert as it stands at its last evaluation.
+
+        `active`: all pending and firing alerts of the rule; what is known of others is forgotten.
+        """
+        folds: dict[Labels, _Fold] = {}
+        found = {}
+        for alert in active:
+            task_id, now_ms = alert.labels.get("task_id"), alert.last_evaluation_ms
+            if not task_id or now_ms is None:
+                continue
+            fold = self._folds.get(alert.labels)
+            if fold is None or fold.active_at_ms != alert.active_at_ms:
+                fold = _Fold(alert.active_at_ms)
+            fold.add(events, task_id, now_ms)
+            folds[alert.labels] = fold
+            if alert.state is not AlertState.PENDING:
+                found[alert.labels] = self._entries(fold, task_id, now_ms, queryable)
+        self._folds = folds
+        return found
+
+    def _entries(
+        self, fold: _Fold, task_id: str, now_ms: int, queryable: Queryable
+    ) -> tuple[EvidenceEntry, ...]:
+        entries = _connections(fold.connections) + _slow_calls(fold.calls)
+        if self._waits and len(entries) < MAX_ENTRIES:
+            start_ms = max(fold.active_at_ms, now_ms - BEFORE_MS)
+            entries += _waits(task_id, start_ms, now_ms, queryable)
+        return tuple(entries[:MAX_ENTRIES])
 
 
 @dataclass(slots=True)
@@ -78,35 +105,57 @@ class _Tally:
     last_ms: int = 0
 
 
-def _tally(events: Iterable[TaskEvent], names: Sequence[str]) -> list[_Tally]:
-    """One per distinct rank, pid and named fields, in the order of the first event."""
-    tallies: dict[Hashable, _Tally] = {}
-    for event in events:
-        fields = dict(event.fields)
-        key = (event.kind, event.rank, event.pid, *(fields.get(name) for name in names))
-        tally = tallies.setdefault(key, _Tally(event, first_ms=event.time_ms))
-        tally.count += 1
-        seconds = fields.get("seconds", 0.0)
-        tally.seconds += seconds if isinstance(seconds, int | float) else 0.0
-        tally.first_ms = min(tally.first_ms, event.time_ms)
-        tally.last_ms = max(tally.last_ms, event.time_ms)
-    return list(tallies.values())
+@dataclass(slots=True)
+class _Fold:
+    """What an alert's task has done since five minutes before it became active."""
+
+    active_at_ms: int
+    connections: dict[Hashable, _Tally] = field(default_factory=dict)
+    calls: dict[Hashable, _Tally] = field(default_factory=dict)
+    _seen_ms: int | None = None
+
+    def add(self, events: EventSource, task_id: str, now_ms: int) -> None:
+        """Take in what has become visible by now."""
+        start_ms = self.active_at_ms - BEFORE_MS
+        for event in events.events(task_id, start_ms, now_ms, visible_at_ms=now_ms):
+            # A flush can hold events of the moments after the time that it is stamped with.
+            if self._seen_ms is not None and max(event.time_ms, event.flush_ms) <= self._seen_ms:
+                continue
+            if event.kind == RETRANSMIT:
+                _count(self.connections, event, CONNECTION_FIELDS)
+            elif any(name == "seconds" for name, _ in event.fields):
+                _count(self.calls, event, CALL_FIELDS)
+        self._seen_ms = now_ms
 
 
-def _connections(events: Iterable[TaskEvent]) -> list[EvidenceEntry]:
+def _count(tallies: dict[Hashable, _Tally], event: TaskEvent, names: Sequence[str]) -> None:
+    """Add an event to the tally of its rank, pid and named fields."""
+    fields = dict(event.fields)
+    key = (event.kind, event.rank, event.pid, *(fields.get(name) for name in names))
+    tally = tallies.setdefault(key, _Tally(event, first_ms=event.time_ms))
+    tally.count += 1
+    seconds = fields.get("seconds", 0.0)
+    tally.seconds += seconds if isinstance(seconds, int | float) else 0.0
+    tally.first_ms = min(tally.first_ms, event.time_ms)
+    tally.last_ms = max(tally.last_ms, event.time_ms)
+
+
+def _connections(found: dict[Hashable, _Tally]) -> list[EvidenceEntry]:
     """One entry per connection end, most retransmits first; one event is one retransmit."""
-    tallies = _tally(events, CONNECTION_FIELDS)
-    tallies.sort(key=lambda tally: (-tally.count, *_identity(tally, CONNECTION_FIELDS)))
+    tallies = sorted(
+        found.values(), key=lambda tally: (-tally.count, *_identity(tally, CONNECTION_FIELDS))
+    )
     return [
         _entry(tally, CONNECTION_FIELDS, {"retransmits": tally.count})
         for tally in tallies[:MAX_ENTRIES]
     ]
 
 
-def _slow_calls(events: Iterable[TaskEvent]) -> list[EvidenceEntry]:
+def _slow_calls(found: dict[Hashable, _Tally]) -> list[EvidenceEntry]:
     """One entry per kind of slow call and process, most time first."""
-    tallies = _tally((event for event in events if "seconds" in dict(event.fields)), CALL_FIELDS)
-    tallies.sort(key=lambda tally: (-tally.seconds, *_identity(tally, CALL_FIELDS)))
+    tallies = sorted(
+        found.values(), key=lambda tally: (-tally.seconds, *_identity(tally, CALL_FIELDS))
+    )
     return [
         _entry(tally, CALL_FIELDS, {"calls": tally.count, "seconds": round(tally.seconds, 6)})
         for tally in tallies[:MAX_ENTRIES]
@@ -154,10 +203,3 @@ def _waits(task_id: str, start_ms: int, end_ms: int, queryable: Queryable) -> li
             ratio = round(float(np.mean(values)), 6)
             entries.append({"rank": series.labels.get("rank"), WAIT_RATIO: ratio})
     return sorted(entries, key=lambda entry: (-float(entry[WAIT_RATIO]), str(entry["rank"])))
-
-
-def _selectors(expr: Expr) -> Iterator[VectorSelector]:
-    if isinstance(expr, VectorSelector):
-        yield expr
-    for child in children(expr):
-        yield from _selectors(child)

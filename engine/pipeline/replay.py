@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.alerts.alert import AlertState
+from engine.evidence import EvidenceCollector
 from engine.pipeline.timeline import EvaluationLog, recorded_group, timeline
 from engine.rulegroup.dependencies import components, read_by_others
 from engine.rulegroup.options import GroupOptions
 from engine.rulegroup.overlay import Overlay
-from engine.rulegroup.runner import RuleRunner, evidence_of, settle_departed
+from engine.rulegroup.runner import RuleRunner, settle_departed
 from engine.rulegroup.state import RuleState
 
 if TYPE_CHECKING:
@@ -227,10 +228,10 @@ class _Run:
         context = planned.runner.context
         if not alerts or context is None:
             return
-        collect = evidence_of(planned.runner.rule, self._overlay, self._dataset)
-        self._history.alerts += [
-            replace(context.templates.settled(own), evidence=collect(own)) for own in alerts
-        ]
+        for alert in map(context.templates.settled, alerts):
+            collector = EvidenceCollector(planned.runner.rule)
+            found = collector.collect([alert], self._overlay, self._dataset)
+            self._history.alerts.append(replace(alert, evidence=found.get(alert.labels, ())))
 
     def _count(self, group: Group, output: RuleOutput) -> None:
         history = self._history

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from engine.rulegroup.options import GroupOptions
-    from engine.series import Int64Array
+    from engine.series import BoolArray, Int64Array
     from rules.model import Group
 
 
@@ -106,10 +106,23 @@ def timeline(
     if key is None:
         times_ms = times_ms[~np.isin(times_ms, _missed_by_all(log))]
     elif log.intervals.get(key) == interval_ms:
-        times_ms = times_ms[np.isin(times_ms, log.slots(*key).evaluated)]
+        times_ms = times_ms[_was_evaluated(times_ms, log.slots(*key), interval_ms)]
     else:
         times_ms = times_ms[~np.isin(times_ms, log.slots(*key).skipped)]
     return Timeline(times_ms, _resets(times_ms, log.restarts, options.max_down_ms))
+
+
+def _was_evaluated(times_ms: Int64Array, slots: Slots, interval_ms: int) -> BoolArray:
+    """bool[T]: the logged times, and a time between an evaluated and a logged one.
+
+    The latter was evaluated and committed, but the agent was killed before it could log that.
+    """
+    logged = np.union1d(slots.evaluated, slots.skipped)
+    unlogged: BoolArray = ~np.isin(times_ms, logged)
+    after_evaluated = np.isin(times_ms - interval_ms, slots.evaluated)
+    before_logged = np.isin(times_ms + interval_ms, logged)
+    evaluated: BoolArray = np.isin(times_ms, slots.evaluated)
+    return evaluated | (unlogged & after_evaluated & before_logged)
 
 
 def _missed_by_all(log: EvaluationLog) -> Int64Array:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from engine.rulegroup.rows import Part
     from engine.series import BoolArray
 
-    # Evidence for a firing alert as it stands at its last evaluation.
-    Collect: TypeAlias = Callable[[Alert], tuple[EvidenceEntry, ...]]
+    # From all pending and firing alerts to the evidence of the firing ones.
+    Collect: TypeAlias = Callable[[Iterable[Alert]], dict[Labels, tuple[EvidenceEntry, ...]]]
 
 
 def watch(
@@ -79,10 +79,9 @@ def _by_time(rows: Vector) -> Iterator[tuple[int, list[Element]]]:
 
 
 def _with_evidence(done: Step, collect: Collect) -> Step:
+    found = collect(filter(is_active, done.alerts.values()))
     alerts: dict[Labels, Alert] = {
-        labels: replace(alert, evidence=collect(alert))
-        if alert.state is AlertState.FIRING
-        else alert
+        labels: replace(alert, evidence=found[labels]) if labels in found else alert
         for labels, alert in done.alerts.items()
     }
     transitions = tuple(alerts.get(alert.labels, alert) for alert in done.transitions)

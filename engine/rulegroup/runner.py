@@ -12,7 +12,7 @@ import numpy as np
 from engine.alerts.alert import AlertState
 from engine.alerts.machine import AlertContext
 from engine.alerts.templates import AlertTemplates
-from engine.evidence import about_waits, collect_evidence
+from engine.evidence import EvidenceCollector
 from engine.rulegroup.alerting import watch
 from engine.rulegroup.recording import record
 from engine.rulegroup.rows import evaluate_parts
@@ -87,8 +87,10 @@ class RuleRunner:
     is_replay: bool = False
     is_read: bool = True
     context: AlertContext | None = field(init=False, default=None)
+    evidence: EvidenceCollector = field(init=False)
 
     def __post_init__(self) -> None:
+        self.evidence = EvidenceCollector(self.rule)
         if isinstance(self.rule, AlertingRule):
             options, group = self.options, self.group
             self.context = AlertContext(
@@ -198,7 +200,7 @@ class GroupRunner:
             started = time.perf_counter()
             collect = None
             if events is not None:
-                collect = evidence_of(runner.rule, store, events)
+                collect = partial(runner.evidence.collect, queryable=store, events=events)
             output = runner.run(times_ms, store, collect)
             samples += self._write(store, output)
             transitions += output.transitions
@@ -244,11 +246,6 @@ def settle_departed(departed: Sequence[Alert], time_ms: int) -> tuple[Alert, ...
     return tuple(
         replace(alert, state=AlertState.RESOLVED, resolved_at_ms=time_ms) for alert in departed
     )
-
-
-def evidence_of(rule: Rule, queryable: Queryable, events: EventSource) -> Collect:
-    """How the evidence of a rule's alerts is collected."""
-    return partial(collect_evidence, queryable=queryable, events=events, waits=about_waits(rule))
 
 
 def retire(state: GroupState, time_ms: int, store: SampleStore) -> GroupEvaluation:

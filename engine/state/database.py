@@ -140,8 +140,12 @@ class StateDb:
         states: Sequence[GroupState],
         alerts: Sequence[Alert],
         enqueue: Callable[[sqlite3.Connection, Sequence[Alert]], None] | None = None,
+        *,
+        gone: Sequence[tuple[str, str]] = (),
     ) -> bool:
         """Save groups and hand their alerts to the outbox, all of it or nothing.
+
+        `gone`: (file, name) of groups that no rule file has any more, to be forgotten.
 
         What the disk refuses (full, read-only, locked) is logged and counted, the alerts are kept
         for the next commit, and False is returned: evaluation goes on.
@@ -152,6 +156,8 @@ class StateDb:
                 with self.transaction() as connection:
                     for state in states:
                         self.save(connection, state)
+                    for file, group in gone:
+                        self.forget(connection, file, group)
                     if owed and enqueue is not None:
                         enqueue(connection, owed)
             except sqlite3.Error as error:
