@@ -195,16 +195,16 @@ def run_live() -> RunLive:
         end: int,
         options: GroupOptions | None = None,
         start: int = 0,
-        skip: Sequence[int] = (),
+        store: Store | None = None,
     ) -> Live:
         options = options or GroupOptions()
-        live = Live([GroupRunner(group, options) for group in groups], Store(), [])
+        live = Live([GroupRunner(group, options) for group in groups], store or Store(), [])
         flushes = {flush.timestamp_ms: flush for flush in data.flushes()}
         for time_ms in range(start * SECOND, end * SECOND + 1, SECOND):
             if time_ms in flushes:
                 live.store.append(flushes[time_ms])
             for runner in live.runners:
-                if runner.is_due(time_ms) and time_ms // SECOND not in skip:
+                if runner.is_due(time_ms):
                     live.evaluations.append(runner.evaluate(time_ms, live.store, live.store))
         return live
 
