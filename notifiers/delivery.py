@@ -12,9 +12,10 @@ import time
 from typing import TYPE_CHECKING
 
 from notifiers import outbox as outbox_rows
+from notifiers.entry import Backlog
 from notifiers.integrations import integrations
 from notifiers.notification import status_of
-from notifiers.outbox import Backlog, Outbox
+from notifiers.outbox import Outbox
 from notifiers.pipeline import Pipeline
 from notifiers.worker import SendOptions, Worker
 from rules.errors import StallwatchError

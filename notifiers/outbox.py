@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
+from notifiers.entry import COLUMNS, Backlog, entry_of
 from notifiers.fingerprint import fingerprint, message_id
-from notifiers.notification import Notification, decode_alert, encode_alert, status_of
+from notifiers.notification import encode_alert, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from engine.alerts.alert import Alert
-
-State: TypeAlias = Literal["pending", "delivered", "failed"]
+    from notifiers.entry import Entry, State
 
 BUSY_SECONDS = 30.0
 KEPT_MS = 7 * 86_400_000
@@ -51,10 +50,9 @@ CREATE INDEX IF NOT EXISTS notify_outbox_pending
 CREATE INDEX IF NOT EXISTS notify_outbox_alert ON notify_outbox (fingerprint, fired_at_ms);
 """
 
-_ENTRY = "id, receiver, integration, status, alert, state, reason, detail, attempts, created_at_ms"
 # The oldest row that is due and has no earlier row of its own alert in front of it.
 _DUE = f"""
-SELECT {_ENTRY} FROM notify_outbox AS own
+SELECT {COLUMNS} FROM notify_outbox AS own
 WHERE integration = :key AND state = 'pending'
   AND next_attempt_ms NOT BETWEEN :now + 1 AND :now + :longest AND NOT EXISTS (
     SELECT 1 FROM notify_outbox AS earlier
@@ -62,42 +60,6 @@ WHERE integration = :key AND state = 'pending'
       AND earlier.state = 'pending' AND earlier.sequence < own.sequence)
 ORDER BY sequence LIMIT 1
 """  # noqa: S608 - a constant
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A row. `integration` is the key that its worker goes by; `attempts` were made so far."""
-
-    id: str
-    receiver: str
-    integration: str
-    status: Literal["firing", "resolved"]
-    alert: Alert
-    state: State
-    reason: str
-    detail: str
-    attempts: int
-    created_at_ms: int
-
-    def notification(self) -> Notification:
-        """The message of this row: one group per alert."""
-        return Notification(
-            id=self.id,
-            receiver=self.receiver,
-            status=self.status,
-            group_labels=self.alert.labels.to_dict(),
-            alerts=(self.alert,),
-            attempt=self.attempts + 1,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """A receiver's rows: how many are pending, since when (None: none are), how many failed."""
-
-    pending: int
-    oldest_ms: int | None
-    failed: int
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
@@ -182,7 +144,7 @@ class Outbox:
         """The next row to send, or None."""
         asked = {"key": integration, "now": now_ms, "longest": LONGEST_WAIT_MS}
         row = self._connection.execute(_DUE, asked).fetchone()
-        return None if row is None else _entry(row)
+        return None if row is None else entry_of(row)
 
     def next_due_ms(self, integration: str) -> int | None:
         """When the earliest pending row may be tried; None when nothing is pending."""
@@ -255,10 +217,10 @@ class Outbox:
     def entries(self, state: State, limit: int = 1000) -> list[Entry]:
         """Rows of a state, oldest first."""
         rows = self._connection.execute(
-            f"SELECT {_ENTRY} FROM notify_outbox WHERE state = ? ORDER BY sequence LIMIT ?",  # noqa: S608 - a constant
+            f"SELECT {COLUMNS} FROM notify_outbox WHERE state = ? ORDER BY sequence LIMIT ?",  # noqa: S608 - a constant
             (state, limit),
         )
-        return [_entry(row) for row in rows]
+        return [entry_of(row) for row in rows]
 
     def prune(self, now_ms: int) -> None:
         """Forget what is done and past its time; a firing whose resolution is owed stays."""
@@ -288,19 +250,3 @@ class Outbox:
             self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
-
-
-def _entry(row: tuple[str, str, str, str, str, str, str, str, int, int]) -> Entry:
-    identity, receiver, integration, status, alert, state, reason, detail, attempts, created = row
-    return Entry(
-        identity,
-        receiver,
-        integration,
-        "resolved" if status == "resolved" else "firing",
-        decode_alert(alert),
-        "failed" if state == "failed" else "delivered" if state == "delivered" else "pending",
-        reason,
-        detail,
-        attempts,
-        created,
-    )

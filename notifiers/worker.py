@@ -16,8 +16,8 @@ from notifiers.receivers.receiver import SendError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from notifiers.entry import Entry
     from notifiers.notification import Notification
-    from notifiers.outbox import Entry
     from notifiers.receivers.receiver import Target
 
 logger = logging.getLogger(__name__)

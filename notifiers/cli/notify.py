@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
 
     from engine.config.model import Config
-    from notifiers.outbox import Entry, State
+    from notifiers.entry import Entry, State
     from notifiers.worker import Integration
 
 CONCURRENCY = 8

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from notifiers.outbox import Entry, State
+    from notifiers.entry import Entry, State
 
 PATIENCE = 60.0
 Reply = Callable[[BaseHTTPRequestHandler], None]
