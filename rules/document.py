@@ -145,10 +145,10 @@ class _Composer:
     def _alias(self, name: str, span: Span) -> Node:
         if name not in self.anchors:
             hint = "a value that starts with '*' is an alias; put quotes around it if it is text"
-            raise _RefusedError(self.report(span, f"there is no anchor '&{name}' above", hint))
+            raise _RefusedError(self.report(span, "this alias names no anchor above", hint))
         node = self.anchors[name]
         if node is None:
-            raise _RefusedError(self.report(span, f"the anchor '&{name}' contains itself"))
+            raise _RefusedError(self.report(span, "this alias stands inside of its own anchor"))
         self._count(self.sizes[id(node)], span)
         return node
 

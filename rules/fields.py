@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from rules.document import Entry, Node
 
+# More names than this are no hint but a wall of text.
+MOST_NAMED = 20
 _WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)")
 _LARGEST_INTEGER = 2**63 - 1
 
@@ -29,7 +31,9 @@ def nearest(word: str, known: Collection[str]) -> str:
 def did_you_mean(word: str, known: Collection[str]) -> str:
     """A hint: the nearest known word, else all of them."""
     close = nearest(word, known)
-    return f"did you mean '{close}'?" if close else "known here: " + ", ".join(known)
+    if close:
+        return f"did you mean '{close}'?"
+    return "known here: " + ", ".join(known) if len(known) <= MOST_NAMED else ""
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from engine.config.secrets import holds
+from engine.config.secrets import holds, shown
 from rules.document import Mapping, Scalar, Sequence
 from rules.fields import did_you_mean, nearest
 
@@ -58,7 +58,7 @@ def _report(
 ) -> None:
     node, key, owner, path = _walk(detail["loc"], root, model)
     kind = detail["type"]
-    last = str(detail["loc"][-1]) if detail["loc"] else ""
+    last = shown(str(detail["loc"][-1])) if detail["loc"] else ""
     where = f"'{path}'" if path else what
     if kind == "extra_forbidden":
         known = sorted(_names(owner))
@@ -87,12 +87,12 @@ def _walk(
     for step in loc:
         if isinstance(node, Mapping) and (entry := node.get(str(step))) is not None:
             node, key, owner = entry.value, entry.key.span, inner
-            path.append(str(step))
+            path.append(shown(str(step)))
             if inner is not None and str(step) in inner.model_fields:
                 inner = holds(inner.model_fields[str(step)].annotation, BaseModel)
         elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
             node, key = node.items[step], None
-            path.append(str(step))
+            path.append(shown(str(step)))
     return node, key, owner, ".".join(path)
 
 

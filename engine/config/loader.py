@@ -76,6 +76,10 @@ def load_source(
 
 def _build(secrets: SecretReader, root: Mapping, kinds: Kinds) -> Config | None:
     report, folder = secrets.report, secrets.folder
+    # Under a name that nobody knows anything may stand, a secret that slipped out of its place too.
+    secrets.exposed.extend(
+        entry.value.span for entry in root.entries if entry.key.value not in Config.model_fields
+    )
     receivers = ReceiverReader(report, secrets, kinds).read(root)
     _check_probes(report, root, kinds)
     values: dict[str, Any] = {

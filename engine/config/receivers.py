@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from engine.config.complaints import report_all
 from engine.config.model import IntegrationConfig, ReceiverConfig
+from engine.config.secrets import shown
 from rules.document import Mapping, Scalar, Sequence
 from rules.fields import did_you_mean
 
@@ -72,7 +73,7 @@ class ReceiverReader:
         kind = key.removesuffix(_SUFFIX)
         if not key.endswith(_SUFFIX) or kind not in self.kinds.receivers:
             known = [f"{name}{_SUFFIX}" for name in sorted(self.kinds.receivers)]
-            message = f"a receiver has no field '{key}'"
+            message = f"a receiver has no field '{shown(key)}'"
             self.report.add(entry.key.span, message, did_you_mean(key, known), "receiver")
             return
         if not isinstance(entry.value, Sequence):

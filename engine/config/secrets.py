@@ -7,6 +7,7 @@ SecretStr at once, so that no message, log or dump shows it.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _ENVIRONMENT = "env:"
 _FILE = "_file"
+_NAME = re.compile(r"[\w-]{1,40}", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 LARGEST_SECRET_BYTES = 65_536
 
 
@@ -33,6 +36,12 @@ def holds(annotation: Any, wanted: type) -> type | None:
         return annotation if issubclass(annotation, wanted) else None
     found = (holds(argument, wanted) for argument in get_args(annotation))
     return next((one for one in found if one is not None), None)
+
+
+def shown(name: str) -> str:
+    """A field's name as messages may show it: only what a name can consist of."""
+    found = _NAME.match(name)
+    return found.group() if found else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,9 @@ class SecretReader:
         settings: dict[str, Any] = {}
         for entry in node.entries:
             name = entry.key.value
+            if shown(name) != name:
+                # A broken line can make a secret part of a key.
+                self.exposed.append(entry.key.span)
             target = name.removesuffix(_FILE)
             if name in secret:
                 settings[name] = self._value(entry.value)
@@ -83,6 +95,11 @@ class SecretReader:
             self.exposed.append(node.span)
             return SecretStr(node.value)
         name = node.value.removeprefix(_ENVIRONMENT)
+        if not _VARIABLE.fullmatch(name):
+            self.exposed.append(node.span)
+            message = "'env:' is followed by the name of an environment variable"
+            self.report.add(node.span, message, "such as env:HOOK_URL", code="secret")
+            return SecretStr("unset")
         value = os.environ.get(name)
         if not value:
             message = (

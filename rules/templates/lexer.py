@@ -19,9 +19,11 @@ _TOKEN = re.compile(
     |(?P<variable>\$\w*)
     |(?P<word>[^\W\d]\w*)
     |(?P<define>:=)
-    |(?P<symbol>[=|().,])""",
+    |(?P<symbol>=(?!=)|[|().,])""",
     re.VERBOSE,
 )
+_CLOSING = re.compile(r"[ \t\r\n]-}}|}}")
+_COMMENT = re.compile(r"\s*/\*")
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{3}|.)", re.DOTALL)
 _ESCAPES = {
     "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
@@ -69,14 +71,14 @@ def _spaced(text: str, offset: int) -> bool:
 
 def _action(text: str, start: int, inside: int, found: list[Token]) -> tuple[int, bool]:
     """The tokens of one action; where it ends, and whether it trims what follows."""
-    comment = re.compile(r"\s*/\*").match(text, inside)
+    comment = _COMMENT.match(text, inside)
     if comment:
         return _comment(text, start, comment.end())
     found.append(Token("open", "{{", Span(start, start + 2)))
     offset = inside
     spaced = False
     while True:
-        closing = re.compile(r"[ \t\r\n]-}}|}}").match(text, offset)
+        closing = _CLOSING.match(text, offset)
         if closing:
             found.append(Token("close", "}}", Span(closing.end() - 2, closing.end()), spaced))
             return closing.end(), "-" in closing.group()
@@ -98,7 +100,7 @@ def _comment(text: str, start: int, inside: int) -> tuple[int, bool]:
     end = text.find("*/", inside)
     if end < 0:
         raise TemplateError("unclosed comment", Span(start, start + 4), "close it with '*/}}'")
-    closing = re.compile(r"[ \t\r\n]-}}|}}").match(text, end + 2)
+    closing = _CLOSING.match(text, end + 2)
     if closing is None:
         hint = "a comment is an action of its own: '{{/* ... */}}'"
         raise TemplateError("comment ends before '}}'", Span(start, end + 2), hint)
@@ -112,9 +114,12 @@ def _bad_character(text: str, start: int, offset: int) -> TemplateError:
     span = Span(offset, offset + 1)
     if char in "\"'`":
         return TemplateError("unterminated quoted string", span, f"close it with {char}")
-    if char in "<>!":
+    if char in "<>!=":
         hint = "templates compare with functions: eq, ne, lt, le, gt, ge ('if gt $value 0.5')"
         return TemplateError(f"unexpected '{char}' in action", span, hint)
+    if char == "[":
+        hint = "a label is read with a dot, '$labels.job', or with 'index $labels \"job\"'"
+        return TemplateError("unexpected '[' in action", span, hint)
     if char in "+-*/%":
         hint = "templates do no arithmetic; do it in the expression"
         return TemplateError(f"unexpected '{char}' in action", span, hint)

@@ -274,13 +274,17 @@ class _Parser:
             return tree.Constant(token.span, None)
         if token.text not in self.functions:
             message = f"there is no function '{token.text}'"
-            raise TemplateError(message, token.span, did_you_mean(token.text, self.functions))
+            hint = did_you_mean(token.text, self.functions)
+            if self.text[: token.span.start].endswith(". "):
+                hint = "no space after the dot: '.labels' is a field"
+            raise TemplateError(message, token.span, hint)
         return tree.Function(token.span, token.text)
 
     def _known(self, token: Token) -> None:
         if token.text not in self.variables:
             message = f"there is no variable '{token.text}'"
-            raise TemplateError(message, token.span, did_you_mean(token.text, self.variables))
+            named = [name for name in self.variables if name != "$"]
+            raise TemplateError(message, token.span, did_you_mean(token.text, named))
 
 
 def _number(token: Token) -> float:
