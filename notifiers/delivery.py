@@ -61,7 +61,7 @@ class OutboxDelivery:
         self._by_receiver: dict[str, list[str]] = {}
         for one in found:
             self._by_receiver.setdefault(one.receiver, []).append(one.key)
-        self._silent = frozenset(one.key for one in found if not one.send_resolved)
+        self._wants_resolved = {one.key: one.send_resolved for one in found}
         self._workers = [Worker(one, state_path, self._options) for one in found]
         try:
             own = Outbox(state_path)
@@ -82,7 +82,7 @@ class OutboxDelivery:
         # routes, silences and inhibitions say by now.
         for alert in alerts:
             if status_of(alert) == "resolved":
-                outbox_rows.add_resolved(connection, alert, self._silent, now_ms)
+                outbox_rows.add_resolved(connection, alert, self._wants_resolved, now_ms)
 
     def start(self) -> None:
         """Start the workers; what an earlier run left behind goes first."""

@@ -15,7 +15,7 @@ from notifiers.fingerprint import fingerprint, message_id
 from notifiers.notification import encode_alert, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from engine.alerts.alert import Alert
     from notifiers.entry import Entry, State
@@ -80,11 +80,13 @@ def add_firing(
 
 
 def add_resolved(
-    connection: sqlite3.Connection, alert: Alert, silent: frozenset[str], now_ms: int
+    connection: sqlite3.Connection, alert: Alert, wanted: Mapping[str, bool], now_ms: int
 ) -> None:
     """Owe the resolution to each integration that was told of the firing, or still will be.
 
-    `silent` integrations (`send_resolved: false`) get a row that counts as done.
+    `wanted`: the integrations that there are and whether each wants to hear of ends
+    (`send_resolved`). One that does not gets a row that counts as done; for one that is no
+    longer configured the row has failed at once.
     """
     rows = connection.execute(
         "SELECT receiver, integration FROM notify_outbox WHERE fingerprint = ? AND fired_at_ms = ?"
@@ -92,8 +94,11 @@ def add_resolved(
         (fingerprint(alert.labels), _fired_at(alert)),
     ).fetchall()
     for receiver, integration in rows:
-        state: State = "delivered" if integration in silent else "pending"
-        _insert(connection, alert, receiver, integration, now_ms, state)
+        if integration not in wanted:
+            _insert(connection, alert, receiver, integration, now_ms, "failed", "receiver_removed")
+        else:
+            state: State = "pending" if wanted[integration] else "delivered"
+            _insert(connection, alert, receiver, integration, now_ms, state)
 
 
 def _insert(
@@ -103,6 +108,7 @@ def _insert(
     integration: str,
     now_ms: int,
     state: State = "pending",
+    reason: str = "",
 ) -> None:
     own = fingerprint(alert.labels)
     status = status_of(alert)
@@ -110,11 +116,11 @@ def _insert(
     finished = None if state == "pending" else now_ms
     connection.execute(
         "INSERT OR IGNORE INTO notify_outbox (id, receiver, integration, fingerprint, fired_at_ms,"
-        " status, alert, state, created_at_ms, next_attempt_ms, finished_at_ms)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " status, alert, state, reason, created_at_ms, next_attempt_ms, finished_at_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             identity, receiver, integration, own, _fired_at(alert),
-            status, encode_alert(alert), state, now_ms, now_ms, finished,
+            status, encode_alert(alert), state, reason, now_ms, now_ms, finished,
         ),
     )  # fmt: skip
 

@@ -233,6 +233,20 @@ def test_what_a_removed_receiver_was_owed_stays_visible(make_agent: Any, support
     assert later.rows("failed") == [("old", "firing", "receiver_removed")]
 
 
+def test_an_end_that_nobody_is_left_to_hear_does_not_wait_for_ever(
+    hook: Any, make_agent: Any, support: Any
+) -> None:
+    agent = make_agent(support.configured(old=[("webhook", {"url": hook.url})]))
+    alert = support.firing()
+    agent.fire(alert)
+    agent.settle("delivered", 1)
+    agent.delivery.stop(support.PATIENCE)
+    later = make_agent(support.configured())
+    later.fire(support.resolved(alert))
+    assert later.rows("pending") == []
+    assert later.rows("failed") == [("old", "resolved", "receiver_removed")]
+
+
 def test_only_the_receiver_that_the_route_names_is_told(
     hook: Any, support: Any, tmp_path: Path
 ) -> None:

@@ -60,7 +60,7 @@ class Bench:
         with sqlite3.connect(self.path) as connection:
             for alert in alerts:
                 if resolved:
-                    add_resolved(connection, alert, frozenset(), self.now_ms)
+                    add_resolved(connection, alert, {KEY: True}, self.now_ms)
                 else:
                     add_firing(connection, alert, "ops", [KEY], self.now_ms)
         connection.close()
