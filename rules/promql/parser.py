@@ -26,6 +26,7 @@ from rules.promql.ast import (
 from rules.promql.cursor import CODE, MAX_PROBLEMS, Cursor, in_order
 from rules.promql.functions import AGGREGATORS, FUNCTIONS
 from rules.promql.hints import expressions as hints
+from rules.promql.hints.ranges import spaced_duration
 from rules.promql.lexer import tokenize
 from rules.promql.modifiers import read_modifiers
 from rules.promql.operators import Pending, is_operator, read_operator, reduce_binary
@@ -137,9 +138,11 @@ class _Expressions:
         match token.kind:
             case Kind.NUMBER:
                 cursor.next()
+                self._refuse_spaced(token)
                 expr: Expr = NumberLiteral(token.span, float(token.value))
             case Kind.DURATION:
                 cursor.next()
+                self._refuse_spaced(token)
                 expr = NumberLiteral(token.span, float(token.value) / 1000, duration=True)
             case Kind.STRING:
                 cursor.next()
@@ -154,6 +157,15 @@ class _Expressions:
                 after = f' after "{operators[-1].token.text}"' if operators else ""
                 cursor.fail("", f"an expression{after}", lambda: hints.for_operand(cursor))
         return read_modifiers(cursor, expr)
+
+    def _refuse_spaced(self, number: Token) -> None:
+        """Fail at a duration with a space in it, rather than after the space."""
+        meant = spaced_duration(self.cursor)
+        if meant is not None:
+            token = self.cursor.peek()
+            message = f"unexpected {token.described} after {number.text}, expected an operator"
+            hint = f"write it without spaces: {meant}"
+            self.cursor.refuse(number.span.to(token.span), message, hint)
 
     def _named(self, name: Token) -> Expr:
         cursor = self.cursor

@@ -48,6 +48,10 @@ def _matcher(cursor: Cursor) -> Matcher:
             return Matcher(label.span, METRIC_NAME, "=", str(label.value))
         expected = 'a label matching operator ("=", "!=", "=~" or "!~")'
         cursor.fail("label matching", expected, lambda: hints.for_match_operator(cursor))
+    if cursor.peek().text[:1].isdigit():
+        found = cursor.peek()
+        message = f"unexpected {found.described} in label matching, expected a string"
+        cursor.refuse(found.span, message, hints.for_match_value(cursor))
     if cursor.peek().kind is not Kind.STRING:
         cursor.fail("label matching", "a string", lambda: hints.for_match_value(cursor))
     value = cursor.next()

@@ -76,12 +76,12 @@ def after_expression(cursor: Cursor, enclosing: Sequence[Token]) -> str:
             return f"put the arguments in parentheses: {before.text}({following(cursor)})"
         if before.word == "offset":
             return f"offset follows a selector: x offset {token.text}"
-        if before.kind is token.kind is Kind.NUMBER and len(token.text) == 3:
+        if before.kind is token.kind is Kind.NUMBER and len(token.text) == 3 and not enclosing:
             return f"numbers have no thousands separator: write {before.text}{token.text}"
         if before.kind is Kind.NAME:
             return "an operator is missing between them: ==, !=, <, <=, >, >=, +, -, *, /"
         if enclosing:
-            return f'separate the arguments with a comma: "{before.text}, {token.text}"'
+            return f"separate the arguments with a comma: {before.text}, {token.text}"
         return "an operator is missing between them"
     return ""
 

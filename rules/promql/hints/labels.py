@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from rules.promql.functions import FUNCTIONS
-from rules.promql.tokens import GROUP_WORDS, MATCH_OPERATORS, Kind, Token, shorten
+from rules.promql.tokens import COMPARISONS, GROUP_WORDS, MATCH_OPERATORS, Kind, Token, shorten
 
 if TYPE_CHECKING:
     from rules.promql.cursor import Cursor
@@ -47,6 +47,8 @@ def for_label(cursor: Cursor) -> str:
         return f'put the label\'s name in quotes: "{token.text}"'
     if token.is_symbol("=", "!=", "=~", "!~"):
         return "name the label before it"
+    if token.is_symbol(*COMPARISONS, ")", "]", "["):
+        return 'close the braces with "}" before it'
     if token.is_symbol("(") and before.kind is Kind.NAME:
         return "only labels stand here"
     return ""
@@ -85,7 +87,7 @@ def for_match_operator(cursor: Cursor) -> str:
 def for_match_value(cursor: Cursor) -> str:
     """A label's operator is read, and its value was to come."""
     token, operator, label = cursor.peek(), cursor.peek(-1), cursor.peek(-2)
-    if token.kind in {Kind.NAME, Kind.NUMBER, Kind.DURATION} or token.is_symbol("/", "-", "*"):
+    if token.kind not in {Kind.SYMBOL, Kind.END} or token.is_symbol("/", "-", "*"):
         value = _UNQUOTED_VALUE.match(cursor.source.text, token.span.start)
         written = shorten(value[0].strip() if value else token.text)
         return f'put the value in quotes: {label.text}{operator.text}"{written}"'
