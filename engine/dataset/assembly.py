@@ -10,6 +10,8 @@ import numpy as np
 from engine.series import Series
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.labels import Labels
     from engine.series import Float64Array, Int64Array
 
@@ -25,11 +27,29 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """The series, sorted by labels. `repeated` counts exact copies, which are dropped."""
+    """The series, sorted by labels.
+
+    Of several samples at one time the first is kept, as the live window keeps it. `repeated`
+    counts exact copies that were left out, `conflicting` those with another value.
+    """
 
     series: tuple[Series, ...]
     repeated: int
+    conflicting: int
     conflict: Conflict | None
+
+    def notices(self, place: Callable[[Conflict], str]) -> list[str]:
+        """What was left out. `place` tells where a conflict is."""
+        found = []
+        if self.conflict is not None:
+            labels, time_ms = self.conflict.labels, self.conflict.time_ms
+            found.append(
+                f"{place(self.conflict)}: {labels} has another value at a timestamp that it has "
+                f"already ({time_ms}); the first is kept, {self.conflicting} in all left out"
+            )
+        if self.repeated:
+            found.append(f"{self.repeated} rows that repeat a sample exactly are left out")
+        return found
 
 
 class Assembly:
@@ -58,7 +78,7 @@ class Assembly:
     def build(self) -> Assembled:
         """All rows as series."""
         if not self._ids:
-            return Assembled((), 0, None)
+            return Assembled((), 0, 0, None)
         ids = np.concatenate(self._ids)
         times = np.concatenate(self._times)
         values = np.concatenate(self._values)
@@ -66,7 +86,9 @@ class Assembly:
         ids, times, values = ids[order], times[order], values[order]
         same = (ids[1:] == ids[:-1]) & (times[1:] == times[:-1])
         bits = values.view(np.uint64)
-        differs = same & (bits[1:] != bits[:-1])
+        # Against the first of its run, which is the one that is kept.
+        starts = np.maximum.accumulate(np.where(same, 0, np.arange(1, ids.size)))
+        differs = same & (bits[1:] != bits[starts])
         names = list(self._numbers)
         conflict = None
         if differs.any():
@@ -79,7 +101,8 @@ class Assembly:
             ids, times, values = ids[keep], times[keep], values[keep]
         bounds = np.searchsorted(ids, np.arange(len(names) + 1))
         series = _slices(names, bounds, times, values)
-        return Assembled(series, int(same.sum()), conflict)
+        conflicting = int(differs.sum())
+        return Assembled(series, int(same.sum()) - conflicting, conflicting, conflict)
 
 
 def _slices(

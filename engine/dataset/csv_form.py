@@ -52,15 +52,8 @@ class _Reader:
                 self._take(rows)
                 self.rows += len(rows)
         found = self.assembly.build()
-        if found.conflict is not None:
-            raise DataError(
-                self._place(found.conflict.row),
-                f"{found.conflict.labels} has a different value at the same timestamp "
-                f"({found.conflict.time_ms})",
-                "keep one of the rows, or add a column (a label) that tells the series apart",
-            )
-        if found.repeated:
-            self.notices[f"{found.repeated} rows that repeat a sample exactly are left out"] = None
+        for notice in found.notices(lambda conflict: self._place(conflict.row)):
+            self.notices[notice] = None
         if not found.series:
             raise DataError(self.path, "holds a header and no samples", "add rows below the header")
         series, derived = split_derived(found.series)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from engine.dataset.errors import DataError
 from engine.dataset.long_form import DERIVED
 from engine.matching import Selection
 from engine.series import Series
@@ -200,8 +199,8 @@ def _joined_times(parts: Sequence[Int64Array]) -> tuple[Int64Array, Int64Array |
     return distinct, order
 
 
-def merge(datasets: Sequence[MemoryDataset], place: str) -> MemoryDataset:
-    """Several files as one. Raises DataError where two of them disagree about a sample."""
+def merge(datasets: Sequence[MemoryDataset], path: str) -> MemoryDataset:
+    """Several files of the folder `path` as one; where two disagree, the first counts."""
     from engine.dataset.assembly import Assembly
 
     if len(datasets) == 1:
@@ -214,14 +213,9 @@ def merge(datasets: Sequence[MemoryDataset], place: str) -> MemoryDataset:
             labels = series.labels.merged({DERIVED: "1"})
             assembly.add_series(labels, series.timestamps_ms, series.values)
     found = assembly.build()
-    if found.conflict is not None:
-        labels, time_ms = found.conflict.labels, found.conflict.time_ms
-        raise DataError(
-            place,
-            f"two files give {labels} different values at {time_ms}",
-            "remove one of the files, or add a label that tells them apart",
-        )
-    notices = tuple(dict.fromkeys(notice for one in datasets for notice in one.notices))
+    told = [notice for one in datasets for notice in one.notices]
+    told += found.notices(lambda _: path)
+    notices = tuple(dict.fromkeys(told))
     events = [event for one in datasets for event in one.recorded_events]
     events.sort(key=lambda event: event.time_ms)
     plain, derived = split_derived(found.series)

@@ -77,19 +77,11 @@ class _Reader:
                 rows, lines = _Rows(), []
         self._keep(rows, lines)
         found = self.assembly.build()
-        if found.conflict is not None:
-            line_number = int(np.concatenate(self.lines)[found.conflict.row])
-            raise DataError(
-                f"{self.path}:{line_number}",
-                f"{found.conflict.labels} has a different value at the same timestamp "
-                f"({found.conflict.time_ms})",
-                "keep one of the lines, or add a label that tells the series apart",
-            )
         if not found.series:
             raise DataError(self.path, "holds no samples", 'expected lines like: up{a="b"} 1 TIME')
-        notices = []
-        if found.repeated:
-            notices.append(f"{found.repeated} lines that repeat a sample exactly are left out")
+        notices = found.notices(
+            lambda conflict: f"{self.path}:{np.concatenate(self.lines)[conflict.row]}"
+        )
         if not self.seconds and all(looks_like_seconds(one.timestamps_ms) for one in found.series):
             notices.append(SECONDS_NOTICE)
         return MemoryDataset(found.series, tuple(notices))

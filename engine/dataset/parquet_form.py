@@ -141,15 +141,8 @@ class _Reader:
             if self._may_hold(group, columns):
                 self._take(self.file.read_row_group(group))
         found = self.assembly.build()
-        if found.conflict is not None:
-            raise DataError(
-                f"{self.path}: row {found.conflict.row + 1}",
-                f"{found.conflict.labels} has a different value at the same timestamp "
-                f"({found.conflict.time_ms})",
-                "keep one of the rows, or add a column (a label) that tells the series apart",
-            )
-        if found.repeated:
-            self.notices[f"{found.repeated} rows that repeat a sample exactly are left out"] = None
+        for notice in found.notices(lambda conflict: f"{self.path}: row {conflict.row + 1}"):
+            self.notices[notice] = None
         series, derived = split_derived(found.series)
         return MemoryDataset(series, tuple(self.notices), derived=derived)
 

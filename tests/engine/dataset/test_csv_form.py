@@ -74,6 +74,17 @@ def test_an_exact_repetition_is_left_out_with_a_notice(tmp_path: Path) -> None:
     assert list(data.notices) == ["1 rows that repeat a sample exactly are left out"]
 
 
+def test_a_second_value_at_one_time_is_left_out_as_the_live_window_does(tmp_path: Path) -> None:
+    path = written(tmp_path, "timestamp,value\n1,1\n2,5\n1,2\n1,1\n2,6\n")
+    data = open_data(path)
+    (series,) = data.select((), 0, 10)
+    assert series.values.tolist() == [1, 5]
+    other, same = data.notices
+    assert other.startswith(f"{path}:4: value has another value at a timestamp that it has already")
+    assert other.endswith("the first is kept, 2 in all left out")
+    assert same == "1 rows that repeat a sample exactly are left out"
+
+
 def test_seconds_are_suspected(tmp_path: Path) -> None:
     (notice,) = open_data(written(tmp_path, "timestamp,value\n1700000000,1\n")).notices
     assert "look like unix seconds" in notice
@@ -109,7 +120,6 @@ BROKEN: list[tuple[str | bytes, str, str]] = [
         "quote",
     ),
     ('timestamp,value,a\n1,1,"x\n', "data.csv:2: a quoted field is not closed", "cut short"),
-    ("timestamp,value\n1,1\n1,2\n", "data.csv:3: value has a different value at the same", "label"),
     ('timestamp,value,a\n1,1,"x\ny"\n\n1,z,b\n', "data.csv:5: cannot read the value 'z'", "stale"),
     (b"timestamp,value,a\n1,1,\xff\n", "data.csv:2: is not UTF-8 text", "iconv"),
 ]

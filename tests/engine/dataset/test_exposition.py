@@ -66,7 +66,6 @@ BROKEN: list[tuple[str, str | bytes, str, str]] = [
     ("data.prom", "up{a=b} 1 5\n", "data.prom:1: cannot read the labels {a=b}", "expected"),
     ("data.prom", 'up{a="b",a="c"} 1 5\n', "data.prom:1: the label 'a' appears twice", "remove"),
     ("data.prom", '{a="b"} 1 5\n', "data.prom:1: the sample has no metric name", "expected"),
-    ("data.prom", "up 1 5\n\nup 2 5\n", "data.prom:3: up has a different value at", "keep"),
     ("data.prom", b'up 1 5\nup{a="\xff"} 1 5\n', "data.prom:2: is not UTF-8 text", "iconv"),
     ("data.prom", "# TYPE up gauge\n", "data.prom: holds no samples", "lines like"),
     ("data.om", "up 1 5\n", "data.om: does not end with '# EOF'", "cut short"),
@@ -101,5 +100,12 @@ def test_a_folder_of_files_is_one_dataset(tmp_path: Path) -> None:
     written(tmp_path, "timestamp,__name__,value\n6,up,2\n5,down,1\n", "more.csv")
     assert rows(str(tmp_path)) == {"up": [(5, 1.0), (6, 2.0)], "down": [(5, 1.0)]}
     written(tmp_path, "timestamp,__name__,value\n5,up,2\n", "wrong.csv")
-    with pytest.raises(StallwatchError, match="two files give up different values at 5"):
-        open_data(str(tmp_path))
+    (notice,) = open_data(str(tmp_path)).notices
+    assert notice.startswith(f"{tmp_path}: up has another value at a timestamp that it has already")
+    assert rows(str(tmp_path))["up"] == [(5, 1.0), (6, 2.0)]
+
+
+def test_the_line_of_a_second_value_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path, "up 1 5\n\nup 2 5\n")
+    (notice,) = open_data(path).notices
+    assert notice.startswith(f"{path}:3: up has another value")

@@ -88,7 +88,6 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"timestamp": [5], "value": [True]}, "data.parquet: the column value is of type bool"),
     ({"timestamp": [5], "value": ["fast"]}, "data.parquet: row 1: cannot read the value 'fast'"),
     ({"timestamp": [5], "value": [1.0], "a": [[1]]}, "data.parquet: the column 'a' is of type"),
-    ({"timestamp": [5, 5], "value": [1.0, 2.0]}, "data.parquet: row 2: value has a different"),
     ({"timestamp": NONE, "value": NONE}, "data.parquet: holds no samples"),
 ]  # fmt: skip
 
