@@ -32,6 +32,11 @@ def network_namespace(pid: int | str) -> int | None:
         return None
 
 
+def shared_namespaces() -> set[int]:
+    """The node's own namespaces, which tasks share: init's and the agent's."""
+    return {inode for pid in (1, "self") if (inode := network_namespace(pid)) is not None}
+
+
 def namespaces_of(pids: Iterable[int]) -> dict[int, int]:
     """Namespaces by inode, each with one process that lives in it."""
     found: dict[int, int] = {}

@@ -16,6 +16,7 @@ from probes.bpf import capabilities
 from probes.bpf.errors import UnavailableError
 from probes.tcp_retransmit import namespaces
 from probes.tcp_retransmit.kernel import Limits, RetransmitProgram
+from probes.tcp_retransmit.namespaces import shared_namespaces
 from probes.tcp_retransmit.owners import Owners
 from probes.tcp_retransmit.segments import OUT, RETRANSMITTED
 from probes.tcp_retransmit.sockets import LOSS_PROBES, Sockets
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 METRIC = "tcp_retrans_total"
 EVENT = "tcp_retransmit"
-COUNTERS = tuple((name, ()) for name in (METRIC, RETRANSMITTED, OUT, LOSS_PROBES))
+COUNTERS = tuple((name, ()) for name in (METRIC, RETRANSMITTED, OUT))
 _PENDING_LIMIT = 2_000  # events that wait for the next look at sock_diag
 _INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO of include/linux/proc_ns.h
 
@@ -108,7 +109,10 @@ class TcpRetransmitProbe:
         if replaced is not None:
             self._emit(Gone(replaced.process))
         if new is not None:
-            self._emit(Watched(new.process, COUNTERS))
+            # In a namespace of the node's, loss probes are nobody's own: a task's 0 would claim
+            # that it has none.
+            own = () if new.namespace in shared_namespaces() else ((LOSS_PROBES, ()),)
+            self._emit(Watched(new.process, COUNTERS + own))
 
     def _owner(self, flow: Flow) -> Owner | None:
         pid = flow.owner if self._trust_pids else 0

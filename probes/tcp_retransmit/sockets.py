@@ -144,7 +144,7 @@ class Sockets:
 
     def _loss_probes(self, living: dict[int, Owner]) -> list[Count]:
         """The node's own namespace, which many tasks share, counts for the node alone."""
-        shared = {namespaces.network_namespace(1), namespaces.network_namespace("self")}
+        shared = namespaces.shared_namespaces()
         counts = []
         for namespace, owner in living.items():
             total = _netstat(owner.process.pid)

@@ -78,7 +78,7 @@ class NetnsPair:
         return int(table.get(name, 0))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def make_netns_pair() -> Iterator[Callable[[str], NetnsPair]]:
     """Make pairs by name; all of it is removed afterwards."""
     pairs: list[NetnsPair] = []
