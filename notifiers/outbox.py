@@ -45,8 +45,10 @@ CREATE TABLE IF NOT EXISTS notify_outbox (
     next_attempt_ms INTEGER NOT NULL,
     finished_at_ms INTEGER
 );
-CREATE INDEX IF NOT EXISTS notify_outbox_pending
-    ON notify_outbox (integration, next_attempt_ms) WHERE state = 'pending';
+CREATE INDEX IF NOT EXISTS notify_outbox_next
+    ON notify_outbox (integration, sequence) WHERE state = 'pending';
+CREATE INDEX IF NOT EXISTS notify_outbox_open
+    ON notify_outbox (receiver, state, created_at_ms) WHERE state != 'delivered';
 CREATE INDEX IF NOT EXISTS notify_outbox_alert ON notify_outbox (fingerprint, fired_at_ms);
 """
 
@@ -212,11 +214,11 @@ class Outbox:
         return gone
 
     def backlog(self) -> dict[str, Backlog]:
-        """The state of each receiver that has rows."""
+        """The state of each receiver that has rows pending or failed."""
         rows = self._connection.execute(
             "SELECT receiver, sum(state = 'pending'),"
             " min(CASE WHEN state = 'pending' THEN created_at_ms END), sum(state = 'failed')"
-            " FROM notify_outbox GROUP BY receiver"
+            " FROM notify_outbox WHERE state != 'delivered' GROUP BY receiver"
         )
         return {receiver: Backlog(*counts) for receiver, *counts in rows}
 
