@@ -22,7 +22,7 @@ from engine.rulegroup.runner import RuleRunner, settle_departed
 from engine.rulegroup.state import RuleState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.alerts.alert import Alert
     from engine.dataset import Dataset
@@ -93,9 +93,9 @@ def replay(
     run = _Run(files, dataset, first, last, options, fill=fill)
     edges = run.edges()
     for index, (from_ms, to_ms) in enumerate(pairwise(edges)):
-        run.chunk(from_ms, to_ms)
-        if progress is not None:
-            progress((index + 1) / (len(edges) - 1))
+        for share in run.chunk(from_ms, to_ms):
+            if progress is not None:
+                progress((index + share) / (len(edges) - 1))
     return run.result()
 
 
@@ -160,15 +160,16 @@ class _Run:
             cuts |= planned.timeline.resets_ms
         return [*sorted(cuts), self._end_ms + 1]
 
-    def chunk(self, from_ms: int, to_ms: int) -> None:
-        """All rules over from <= t < to."""
+    def chunk(self, from_ms: int, to_ms: int) -> Iterator[float]:
+        """All rules over from <= t < to; yields the share of them that is done."""
         for planned in self._planned:
             self._reset(planned, from_ms)
-        for component in self._components:
+        for done, component in enumerate(self._components, start=1):
             if component.stepwise:
                 self._step_by_step(component, from_ms, to_ms)
             else:
                 self._at_once(self._planned[component.members[0]], from_ms, to_ms)
+            yield done / len(self._components)
 
     def result(self) -> ReplayResult:
         """Everything, with what is still firing."""

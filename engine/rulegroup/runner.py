@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,6 +15,7 @@ from engine.alerts.machine import AlertContext
 from engine.alerts.templates import AlertTemplates
 from engine.evidence import EvidenceCollector
 from engine.rulegroup.alerting import watch
+from engine.rulegroup.output import RuleFailure, RuleOutput
 from engine.rulegroup.recording import record
 from engine.rulegroup.rows import evaluate_parts
 from engine.rulegroup.state import GroupState, RuleState, adopt, disband, rule_keys
@@ -28,11 +30,11 @@ if TYPE_CHECKING:
     from engine.labels import Labels
     from engine.rulegroup.alerting import Collect
     from engine.rulegroup.options import GroupOptions
-    from engine.rulegroup.output import RuleFailure, RuleOutput
     from engine.rulegroup.state import RuleKey
     from engine.series import Float64Array, Int64Array
     from rules.model import Group, Rule
 
+LOGGER = logging.getLogger(__name__)
 Health = Literal["unknown", "ok", "err"]
 
 
@@ -201,7 +203,7 @@ class GroupRunner:
             collect = None
             if events is not None:
                 collect = partial(runner.evidence.collect, queryable=store, events=events)
-            output = runner.run(times_ms, store, collect)
+            output = _run_guarded(runner, times_ms, store, collect)
             samples += self._write(store, output)
             transitions += output.transitions
             failures += output.failures
@@ -239,6 +241,19 @@ class GroupRunner:
         timestamp_ms = time_ms - self.options.offset_of(self.group)
         store.append_samples(timestamp_ms, labels, np.full(len(labels), STALE_NAN))
         return [Sample(own, timestamp_ms, float(STALE_NAN)) for own in labels]
+
+
+def _run_guarded(
+    runner: RuleRunner, times_ms: Int64Array, store: SampleStore, collect: Collect | None
+) -> RuleOutput:
+    """Evaluate at one time; a fault of ours fails this rule and leaves the others running."""
+    try:
+        return runner.run(times_ms, store, collect)
+    except Exception as error:
+        LOGGER.exception("rule %s: internal error", runner.rule.name)
+        message = f"internal error: {type(error).__name__}: {error}"
+        failure = RuleFailure(runner.rule.name, int(times_ms[0]), message)
+        return RuleOutput(failures=[failure], evaluations=1)
 
 
 def settle_departed(departed: Sequence[Alert], time_ms: int) -> tuple[Alert, ...]:

@@ -12,6 +12,8 @@ from engine.labels import Labels
         # The empty set is FNV-1a's offset basis; the others follow prometheus/common's
         # documented algorithm by hand: sorted name, 0xff, value, 0xff.
         ({}, "cbf29ce484222325"),
+        # From prometheus/common, model/signature_test.go: 5799056148416392346.
+        ({"name": "garland, briggs", "fear": "love is not enough"}, "507a62d79ee76c9a"),
         ({"a": "b"}, None),
         ({"alertname": "Stalled", "task_id": "slurm:7.0"}, None),
         ({"name": "grüße"}, None),

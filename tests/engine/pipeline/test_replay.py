@@ -122,7 +122,7 @@ def test_an_axis_at_once_and_one_time_after_another_give_the_same(
     )
     edges = run.edges()
     for from_ms, to_ms in pairwise(edges):
-        run.chunk(from_ms, to_ms)
+        assert list(run.chunk(from_ms, to_ms))[-1:] == [1.0]
     own = [column.between(labels, -(10**9), 10**9) for labels, column in run._overlay._own.items()]
     assert columns([series for series in own if series]) == live.written()
     result = run.result()

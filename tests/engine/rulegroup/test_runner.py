@@ -6,11 +6,16 @@ import pytest
 
 from engine.alerts.alert import AlertState
 from engine.labels import Labels
+from engine.promql.engine import evaluate
 from engine.rulegroup.options import GroupOptions
 from engine.rulegroup.runner import GroupRunner, retire
 from engine.rulegroup.state import after_downtime
 
 if TYPE_CHECKING:
+    from engine.promql.engine import Options
+    from engine.promql.value import Axis, Result
+    from engine.series import Queryable
+    from rules.promql.ast import Expr
     from tests.engine.conftest import Data, Rules, RunLive
 
 WAIT = Labels.of(__name__="wait", task_id="a")
@@ -121,6 +126,23 @@ def test_a_scalar_is_a_vector_of_one_element_without_labels(
     live = run_live([group], data, end=10)
     assert live.written()["now"] == [(0, 0.0), (10, 10.0)]
     assert [alert.labels for alert in live.alerts] == [Labels.of(alertname="Always")]
+
+
+def test_a_fault_in_one_rule_leaves_the_others_running(
+    rules: Rules, data: Data, run_live: RunLive
+) -> None:
+    def broken(expr: Expr, axis: Axis, queryable: Queryable, options: Options) -> Result:
+        if str(expr).count("'bad'"):
+            raise ZeroDivisionError("oops")
+        return evaluate(expr, axis, queryable, options)
+
+    group = rules.group(rules.record("a", "bad"), rules.record("b", "wait"), interval=10)
+    options = GroupOptions(evaluate=broken)
+    live = run_live([group], data.add(WAIT, 0, [2]), end=0, options=options)
+    assert [own.message for own in live.evaluations[0].failures] == [
+        "internal error: ZeroDivisionError: oops"
+    ]
+    assert list(live.written()) == ['b{task_id="a"}']
 
 
 def test_a_string_is_no_rule_result(rules: Rules, data: Data, run_live: RunLive) -> None:

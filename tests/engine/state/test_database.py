@@ -82,6 +82,22 @@ def test_alert_state_and_outbox_commit_together_or_not_at_all(tmp_path: Path) ->
     assert database.load() == {("r.yaml", "comm"): state(FIRING, 190_000)}
 
 
+def test_a_full_disk_stops_nothing_and_loses_no_alert(tmp_path: Path) -> None:
+    database = StateDb.open(tmp_path / "state.db")
+    heard: list[Alert] = []
+    many = [state(FIRING, group=f"group {i}" * 100) for i in range(200)]
+    with database.transaction() as connection:
+        connection.execute("PRAGMA max_page_count = 8")
+    assert not database.commit(many, [FIRING], lambda _, alerts: heard.extend(alerts))
+    assert database.failed_total == 1
+    with database.transaction() as connection:
+        connection.execute("PRAGMA max_page_count = 100000")
+    heard.clear()
+    assert database.commit(many, [], lambda _, alerts: heard.extend(alerts))
+    assert heard == [FIRING]
+    assert len(database.load()) == 200
+
+
 def test_an_error_of_the_caller_rolls_back_and_is_raised(tmp_path: Path) -> None:
     database = StateDb.open(tmp_path / "state.db")
 
