@@ -61,6 +61,7 @@ class Recorder:
         self._sealer: threading.Thread | None = None
         self._journal: Journal | None = None
         self._manifest: Manifest | None = None
+        self._closed = False
         self._stem = ""
         self._hour = -1
         self._newest_ms = 0
@@ -151,6 +152,7 @@ class Recorder:
         """Finish the open hour as Parquet and let the folder go. Twice is fine."""
         with self._guard:
             journal, self._journal = self._journal, None
+            self._closed = True
         if self._sealer is not None:
             self._sealer.join()
         try:
@@ -223,6 +225,8 @@ class Recorder:
 
     def _write(self, timestamp_ms: int, append: Callable[[Journal], None]) -> bool:
         with self._guard:
+            if self._closed:
+                return False
             try:
                 append(self._journal_at(timestamp_ms))
             except OSError as error:

@@ -158,6 +158,16 @@ def test_two_agents_cannot_write_one_folder(folder: str) -> None:
     Recorder(folder).close()
 
 
+def test_what_comes_after_the_close_is_refused(folder: str) -> None:
+    recorder = Recorder(folder)
+    recorder.write(flush(START, 1.0))
+    recorder.close()
+    recorder.close()
+    assert not recorder.write(flush(START + 10, 1.0))
+    assert not recorder.log_restart(START)
+    assert not list(Path(folder).glob("journal-*"))
+
+
 def test_retention_is_by_class_age_and_size(folder: str) -> None:
     keep = Retention(metrics=Keep(5 * HOUR, 1 << 30), events=Keep(2 * HOUR, 1 << 30))
     recorder = Recorder(folder, retention=keep)
