@@ -183,6 +183,14 @@ class Agent:
             time.sleep(0.02)
         raise AssertionError(f"{self.rows('pending')=} {self.rows('failed')=}")
 
+    def await_sample(self, name: str, value: float, **labels: str) -> None:
+        """A counter follows its row by a moment."""
+        for _ in range(int(PATIENCE / 0.02)):
+            if self.sample(name, **labels) == value:
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"{name} is {self.sample(name, **labels)}, not {value}")
+
     def sample(self, name: str, **labels: str) -> float:
         return sum(
             value

@@ -86,7 +86,7 @@ def test_a_refusal_is_a_dead_letter_with_its_reason(
     agent.fire(support.firing())
     assert agent.settle("failed", 1) == [("ops", "firing", "rejected")]
     assert len(hook.received) == 1
-    assert agent.sample("stallwatch_notify_failed_total", receiver="ops", reason="rejected") == 1
+    agent.await_sample("stallwatch_notify_failed_total", 1, receiver="ops", reason="rejected")
     assert agent.sample("stallwatch_notify_dead", receiver="ops") == 1
     outbox = Outbox(agent.path)
     (entry,) = outbox.entries("failed")
@@ -210,7 +210,7 @@ def test_what_is_too_old_is_given_up_and_counted(hook: Any, make_agent: Any, sup
     agent = make_agent(support.configured(ops=[("webhook", settings)]))
     agent.fire(support.firing())
     agent.settle("failed", 1)
-    assert agent.sample("stallwatch_notify_failed_total", reason="expired") == 1
+    agent.await_sample("stallwatch_notify_failed_total", 1, reason="expired")
 
 
 def test_stop_leaves_the_rest_in_the_outbox_for_the_next_start(
