@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
     from engine.alerts.alert import Alert
     from engine.alerts.machine import Element
     from rules.model import AlertingRule
+    from rules.templates import QueryFunction
 
 LOGGER = logging.getLogger(__name__)
 MAX_KNOWN = 100_000
+QUERY = re.compile(r"\{\{[^}]*\bquery\b")
 
 
 class _Deferred(dict[str, str]):
@@ -35,7 +38,9 @@ class AlertTemplates:
 
     A template that fails never loses its alert: its text becomes
     `<error expanding template: ...>`, as in Prometheus, and `errors_total` counts it. `deferred`:
-    annotations stay unexpanded until `settled`, for a replay that passes over most of them.
+    annotations stay unexpanded until `settled`, for a replay that passes over most of them; not
+    those of a rule that queries, since what it asks for is of that moment. `query` answers the
+    templates' queries at the evaluation under way.
     """
 
     def __init__(
@@ -50,7 +55,10 @@ class AlertTemplates:
         self._rule = rule
         self._external_labels = dict(external_labels or {})
         self._external_url = external_url
-        self._is_deferred = deferred
+        self.query: QueryFunction | None = None
+        texts = (*rule.labels.values(), *rule.annotations.values())
+        self.has_query = any(QUERY.search(text) for text in texts)
+        self._is_deferred = deferred and not self.has_query
         # Labels that are the same whatever the value are worked out once per element.
         self._are_labels_static = not any("{{" in text for text in rule.labels.values())
         self._labels_of: dict[Labels, Labels] = {}
@@ -95,7 +103,7 @@ class AlertTemplates:
             external_url=self._external_url,
         )
         try:
-            return expand(text, data)
+            return expand(text, data, self.query)
         except TemplateError as error:
             if not self.errors_total:
                 LOGGER.warning("alert %s: a template failed: %s", self._rule.name, error)

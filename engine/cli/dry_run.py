@@ -12,6 +12,7 @@ from engine.pipeline.replay import replay
 from engine.pipeline.report import alert_table, report
 from engine.promql.engine import Options
 from engine.rulegroup.options import GroupOptions
+from engine.timestamps import format_rfc3339
 from rules.durations import DurationError, parse_duration
 from rules.errors import StallwatchError
 from rules.loader import load_paths
@@ -144,8 +145,8 @@ def _tell_failures(result: ReplayResult) -> None:
     for failure in result.failures:
         times = "once" if failure.count == 1 else f"{failure.count} times"
         print(
-            f"{failure.file}: group {failure.group}: rule {failure.rule}: failed {times}, first at "
-            f"{failure.first_ms / 1000:.3f}: {failure.message}",
+            f"{failure.place or failure.file}: group {failure.group}: rule {failure.rule}: "
+            f"failed {times}, first at {format_rfc3339(failure.first_ms)}: {failure.message}",
             file=sys.stderr,
         )
     for warning in result.warnings:

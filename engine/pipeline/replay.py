@@ -44,6 +44,7 @@ class FailedRule:
     rule: str
     message: str
     first_ms: int
+    place: str = ""
     count: int = 1
 
 
@@ -242,7 +243,7 @@ class _Run:
             key = (group.file, group.name, failure.rule, failure.message)
             before = history.failures.get(key)
             history.failures[key] = (
-                FailedRule(*key, first_ms=failure.time_ms)
+                FailedRule(*key, first_ms=failure.time_ms, place=failure.place)
                 if before is None
                 else replace(before, count=before.count + 1)
             )

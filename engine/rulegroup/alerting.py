@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from engine.promql.value import Vector
     from engine.rulegroup.rows import Part
     from engine.series import BoolArray
+    from rules.templates import QueryFunction
 
     # From all pending and firing alerts to the evidence of the firing ones.
     Collect: TypeAlias = Callable[[Iterable[Alert]], dict[Labels, tuple[EvidenceEntry, ...]]]
@@ -32,8 +33,12 @@ def watch(
     state: RuleState,
     parts: Iterable[Part],
     collect: Collect | None = None,
+    ask: Callable[[int], QueryFunction] | None = None,
 ) -> tuple[RuleState, RuleOutput]:
-    """Step the machine through every time. With `collect`, firing alerts get their evidence."""
+    """Step the machine through every time.
+
+    With `collect`, firing alerts get their evidence; `ask` gives what templates query at a time.
+    """
     output = RuleOutput()
     alerts = state.alerts
     columns = SampleColumns(state.series)
@@ -42,7 +47,7 @@ def watch(
         output.warnings.update(dict.fromkeys(part.warnings))
         if part.rows is None:
             time_ms = int(part.times_ms[0])
-            output.failures.append(RuleFailure(context.rule.name, time_ms, part.error))
+            output.failures.append(RuleFailure(context.rule.name, time_ms, part.error, part.place))
             continue
         last = len(part.times_ms) - 1
         for index, elements in _by_time(part.rows):
@@ -51,6 +56,8 @@ def watch(
             if idle and index != last:
                 continue
             time_ms = int(part.times_ms[index])
+            if ask is not None and context.templates.has_query:
+                context.templates.query = ask(time_ms)
             done = step(context, alerts, time_ms, elements)
             if collect is not None:
                 done = _with_evidence(done, collect)

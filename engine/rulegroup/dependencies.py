@@ -6,12 +6,12 @@ Rules that read their own or a later rule's output form a component that goes st
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 from engine.alerts.machine import ALERT_NAME, ALERTS, ALERTS_FOR_STATE
+from engine.alerts.templates import QUERY
 from engine.labels import METRIC_NAME
 from rules.model import AlertingRule
 from rules.promql.walk import selectors
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from rules.model import Rule
     from rules.promql.ast import VectorSelector
-
-# A template that queries may read anything.
-_QUERY_IN_TEMPLATE = re.compile(r"\{\{[^}]*\bquery\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ def reads_of(rule: Rule) -> Reads:
             names.add(name)
     if isinstance(rule, AlertingRule):
         texts = [*rule.labels.values(), *rule.annotations.values()]
-        if any(_QUERY_IN_TEMPLATE.search(text) for text in texts):
+        if any(QUERY.search(text) for text in texts):
             return Reads(anything=True)
     return Reads(frozenset(names), frozenset(alerts))
 

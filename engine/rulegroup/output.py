@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RuleFailure:
-    """A rule that failed at a time: it wrote nothing and changed no alert (but see `limit`)."""
+    """A rule that failed at a time: it wrote nothing and changed no alert (but see `limit`).
+
+    `place`: `file:line:column` of the guilty part of its expression, "" where there is none.
+    """
 
     rule: str
     time_ms: int
     message: str
+    place: str = ""
 
 
 @dataclass(slots=True)

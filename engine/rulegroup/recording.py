@@ -35,7 +35,9 @@ def record(
         output.evaluations += len(part.times_ms)
         output.warnings.update(dict.fromkeys(part.warnings))
         if part.rows is None:
-            output.failures.append(RuleFailure(rule.name, int(part.times_ms[0]), part.error))
+            output.failures.append(
+                RuleFailure(rule.name, int(part.times_ms[0]), part.error, part.place)
+            )
             continue
         rows = _merge(rule, part.rows)
         wrong = _failures(rule, limit, rows, part.times_ms)

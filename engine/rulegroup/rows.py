@@ -16,24 +16,31 @@ if TYPE_CHECKING:
 
     from engine.rulegroup.options import GroupOptions
     from engine.series import Int64Array, Queryable
-    from rules.promql.ast import Expr
+    from rules.model import Expression
+    from rules.source import Span
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """Consecutive evaluation times with their result, or one time and why it has none.
 
-    `times_ms`: int64[T], the evaluation times (the query ran `offset` earlier).
+    `times_ms`: int64[T], the evaluation times (the query ran `offset` earlier). `place`: of the
+    error, `file:line:column`.
     """
 
     times_ms: Int64Array
     rows: Vector | None
     error: str = ""
+    place: str = ""
     warnings: tuple[str, ...] = ()
 
 
 def evaluate_parts(
-    expr: Expr, times_ms: Int64Array, offset_ms: int, queryable: Queryable, options: GroupOptions
+    expression: Expression,
+    times_ms: Int64Array,
+    offset_ms: int,
+    queryable: Queryable,
+    options: GroupOptions,
 ) -> Iterator[Part]:
     """Evaluate at every time; where that fails, halve until the failing times stand alone.
 
@@ -44,14 +51,14 @@ def evaluate_parts(
     step_ms = int(times_ms[1] - times_ms[0]) if len(times_ms) > 1 else 0
     axis = Axis(times_ms - offset_ms, step_ms, rule=True)
     try:
-        result = options.evaluate(expr, axis, queryable, options.engine)
+        result = options.evaluate(expression.tree, axis, queryable, options.engine)
     except EvaluationError as error:
         if len(times_ms) == 1:
-            yield Part(times_ms, None, str(error))
+            yield Part(times_ms, None, str(error), _place(expression, error.span))
             return
         middle = len(times_ms) // 2
-        yield from evaluate_parts(expr, times_ms[:middle], offset_ms, queryable, options)
-        yield from evaluate_parts(expr, times_ms[middle:], offset_ms, queryable, options)
+        yield from evaluate_parts(expression, times_ms[:middle], offset_ms, queryable, options)
+        yield from evaluate_parts(expression, times_ms[middle:], offset_ms, queryable, options)
         return
     value = result.value
     if isinstance(value, Scalar):
@@ -62,4 +69,11 @@ def evaluate_parts(
         return
     for index in range(len(times_ms)):
         time = times_ms[index : index + 1]
-        yield Part(time, None, "rule result is not a vector or scalar")
+        yield Part(time, None, "rule result is not a vector or scalar", _place(expression, None))
+
+
+def _place(expression: Expression, span: Span | None) -> str:
+    """Where in the rule file a part of an expression is, or the expression itself."""
+    start = expression.offsets[0 if span is None else span.start]
+    line, column = expression.source.position(start)
+    return f"{expression.source.name}:{line}:{column}"

@@ -16,6 +16,7 @@ from engine.alerts.templates import AlertTemplates
 from engine.evidence import EvidenceCollector
 from engine.rulegroup.alerting import watch
 from engine.rulegroup.output import RuleFailure, RuleOutput
+from engine.rulegroup.queries import query_at
 from engine.rulegroup.recording import record
 from engine.rulegroup.rows import evaluate_parts
 from engine.rulegroup.state import GroupState, RuleState, adopt, disband, rule_keys
@@ -119,10 +120,13 @@ class RuleRunner:
     ) -> RuleOutput:
         """Evaluate at every time, int64[T], increasing and after all earlier ones."""
         parts = evaluate_parts(
-            self.rule.expression.tree, times_ms, self.offset_ms, queryable, self.options
+            self.rule.expression, times_ms, self.offset_ms, queryable, self.options
         )
         if self.context is not None:
-            self.state, output = watch(self.context, self.offset_ms, self.state, parts, collect)
+            ask = partial(query_at, queryable, self.options)
+            self.state, output = watch(
+                self.context, self.offset_ms, self.state, parts, collect, ask
+            )
         elif not isinstance(self.rule, AlertingRule):
             limit = self.group.limit
             self.state, output = record(self.rule, limit, self.offset_ms, self.state, parts)

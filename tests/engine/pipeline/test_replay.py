@@ -346,3 +346,20 @@ def test_a_time_that_was_evaluated_but_not_logged_before_a_kill_is_evaluated(
     group = rules.group(rules.record("twice", "comm_wait_ratio * 2"), interval=10)
     # 20 lies between an evaluated and a skipped time; 80 and 90 were never reached.
     assert replay([rules.file(group)], logged).evaluations == 5
+
+
+def test_templates_query_at_the_time_of_their_evaluation(
+    rules: Rules, data: Data, run_live: RunLive
+) -> None:
+    data.add(WAIT, 0, [0.5, 0.6, 0.7, 0.1])
+    text = '{{ with query "comm_wait_ratio + 1" }}{{ . | first | value }}{{ end }}'
+    wrong = '{{ query "sum(" }}'
+    rule = rules.alert("A", "comm_wait_ratio > 0.3", annotations={"text": text, "wrong": wrong})
+    group = rules.group(rule, interval=10)
+    live = run_live([group], data, end=30)
+    result = replay([rules.file(group)], data.dataset(), 0, 30_000)
+    assert list(result.alerts) == live.alerts
+    (alert,) = result.alerts
+    assert alert.annotations["text"] == "1.7"
+    assert alert.annotations["wrong"].startswith("<error expanding template: ")
+    assert "query 'sum('" in alert.annotations["wrong"]
