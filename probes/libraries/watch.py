@@ -74,10 +74,6 @@ class LibraryWatch:
         """The watched libraries of a process."""
         return self._table.files(process)
 
-    def known(self, pid: int) -> Process | None:
-        """The watched process with this pid."""
-        return self._known.get(pid)
-
     def poll(self) -> Changes:
         """Drain the hook, look at what it named, notice ends. The first call scans /proc."""
         changes = Changes()

@@ -2,7 +2,9 @@
 
 Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME from the environment, as
 torchrun sets them. Every rank trains the same little network from the same seed for a fixed number
-of steps; --report names a file that receives, as JSON, this rank's pid, steps and step times.
+of steps; --report names a file that receives, as JSON, this rank's pid and steps, twice a second,
+and at the end its step times. --trace names a file that receives the end of each step as a double,
+in seconds of CLOCK_MONOTONIC.
 
 Exit status: 0 done; 3 the other rank was lost, and the RuntimeError that PyTorch raised for it was
 caught here.
@@ -14,12 +16,14 @@ import argparse
 import json
 import os
 import signal
+import struct
 import sys
 import time
 from datetime import timedelta
 from pathlib import Path
 
 PEER_LOST = 3
+WRITE_SECONDS = 0.5
 
 
 def arguments() -> argparse.Namespace:
@@ -35,6 +39,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sleep-rank", type=int, default=-1, metavar="RANK")
     parser.add_argument("--die-rank", type=int, default=-1, metavar="RANK")
     parser.add_argument("--die-at-step", type=int, default=-1, metavar="STEP")
+    parser.add_argument("--trace", type=Path, help="where to write the end of each step")
     parser.add_argument("--report", type=Path, help="where to write the JSON")
     return parser.parse_args()
 
@@ -46,16 +51,17 @@ class Report:
         self._path = path
         self.facts: dict[str, object] = {"rank": rank, "pid": os.getpid(), "error": ""}
         self.times: list[float] = []
+        self._written = 0.0
 
-    def write(self) -> None:
-        """Write the file by rename."""
-        if self._path is None:
+    def write(self, *, whole: bool = True) -> None:
+        """Write the file by rename; without the step times when not `whole`."""
+        if self._path is None or (not whole and time.monotonic() - self._written < WRITE_SECONDS):
             return
         scratch = self._path.with_suffix(f".{os.getpid()}")
-        scratch.write_text(
-            json.dumps({**self.facts, "steps": len(self.times), "step_seconds": self.times})
-        )
+        facts = {**self.facts, "steps": len(self.times)}
+        scratch.write_text(json.dumps({**facts, "step_seconds": self.times} if whole else facts))
         scratch.replace(self._path)
+        self._written = time.monotonic()
 
 
 def train(options: argparse.Namespace, report: Report) -> None:
@@ -73,6 +79,7 @@ def train(options: argparse.Namespace, report: Report) -> None:
     data = torch.randn(options.batch, options.dim)
     report.write()
     time.sleep(options.pause)
+    trace = options.trace.open("wb", buffering=0) if options.trace else None
     step = 0
     while options.steps == 0 or step < options.steps:
         started = time.monotonic()
@@ -86,8 +93,9 @@ def train(options: argparse.Namespace, report: Report) -> None:
         optimizer.zero_grad()
         step += 1
         report.times.append(time.monotonic() - started)
-        if step % 20 == 0:
-            report.write()
+        report.write(whole=False)
+        if trace is not None:
+            trace.write(struct.pack("=d", time.monotonic()))
 
 
 def main() -> int:
