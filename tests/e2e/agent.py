@@ -135,6 +135,7 @@ class AgentProcess:
     seconds: int = 1
     environment: dict[str, str] = field(default_factory=dict)
     probes: dict[str, dict[str, object]] = field(default_factory=dict)
+    queue_size: int = 10_000
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[str] | None = None
 
@@ -222,6 +223,7 @@ class AgentProcess:
                 "flush_interval": f"{self.seconds}s",
                 "evaluation_interval": f"{self.seconds}s",
                 "rule_files": [str(path) for path in self.rules],
+                "queue": {"size": self.queue_size},
                 "probes": self.probes,
                 **({"receivers": [integrations], "route": {"receiver": "oncall"}} if told else {}),
             },
