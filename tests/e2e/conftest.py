@@ -78,14 +78,9 @@ class NetnsPair:
         return int(table.get(name, 0))
 
 
-@pytest.fixture(scope="module")
-def make_netns_pair() -> Iterator[Callable[[str], NetnsPair]]:
-    """Make pairs by name; all of it is removed afterwards."""
-    pairs: list[NetnsPair] = []
-
-    def make(name: str) -> NetnsPair:
-        pair = NetnsPair((f"sw-{name}-{os.getpid()}-a", f"sw-{name}-{os.getpid()}-b"))
-        pairs.append(pair)
+def _make(name: str) -> NetnsPair:
+    pair = NetnsPair((f"sw-{name}-{os.getpid()}-a", f"sw-{name}-{os.getpid()}-b"))
+    try:
         for own in pair.names:
             _run("ip", "netns", "add", own)
         first, second = pair.names
@@ -96,15 +91,35 @@ def make_netns_pair() -> Iterator[Callable[[str], NetnsPair]]:
             _run("ip", "-n", own, "address", "add", v6, "dev", "veth0", "nodad")
             _run("ip", "-n", own, "link", "set", "lo", "up")
             _run("ip", "-n", own, "link", "set", "veth0", "up")
-        return pair
+    except BaseException:
+        _remove(pair)
+        raise
+    return pair
+
+
+def _remove(pair: NetnsPair) -> None:
+    for process in pair.processes:
+        process.kill()
+        process.wait()
+    for own in pair.names:
+        subprocess.run(["ip", "netns", "delete", own], check=False, capture_output=True)
+
+
+def _pairs() -> Iterator[Callable[[str], NetnsPair]]:
+    """Make pairs by name; all of it is removed afterwards."""
+    pairs: list[NetnsPair] = []
+
+    def make(name: str) -> NetnsPair:
+        pairs.append(_make(name))
+        return pairs[-1]
 
     yield make
     for pair in pairs:
-        for process in pair.processes:
-            process.kill()
-            process.wait()
-        for own in pair.names:
-            subprocess.run(["ip", "netns", "delete", own], check=False, capture_output=True)
+        _remove(pair)
+
+
+make_netns_pair = pytest.fixture(_pairs)
+make_lasting_netns_pair = pytest.fixture(_pairs, scope="module")
 
 
 @pytest.fixture

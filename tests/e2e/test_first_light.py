@@ -85,10 +85,10 @@ class Gpus:
 
 @pytest.fixture(scope="module")
 def story(
-    tmp_path_factory: pytest.TempPathFactory, make_netns_pair: Callable[[str], NetnsPair]
+    tmp_path_factory: pytest.TempPathFactory, make_lasting_netns_pair: Callable[[str], NetnsPair]
 ) -> Iterator[Story]:
     folder = tmp_path_factory.mktemp("first-light")
-    pair = make_netns_pair("light")
+    pair = make_lasting_netns_pair("light")
     pair.quiet()
     gpus = Gpus(folder / "gpus")
     webhook, mailbox = Webhook(), Mailbox()
