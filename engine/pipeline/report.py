@@ -6,6 +6,7 @@ import math
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from engine.alerts.wording import CONNECTION_FIELDS, cell, connection, inert, process
 from engine.promql.json_encoding import format_value
 from rules.durations import format_duration
 
@@ -63,11 +64,13 @@ def alert_table(result: ReplayResult) -> Table:
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("evidence")
     for alert in result.alerts:
-        labels = ", ".join(f"{name}={value}" for name, value in alert.labels.without("alertname"))
+        labels = ", ".join(
+            f"{name}={inert(value)}" for name, value in alert.labels.without("alertname")
+        )
         table.add_row(
             _clock(alert.fired_at_ms or 0),
             _lasted(alert),
-            escape(alert.labels.get("alertname")),
+            escape(inert(alert.labels.get("alertname"))),
             escape(labels),
             f"{alert.value:.4g}",
             escape("\n".join(map(evidence_text, alert.evidence))),
@@ -76,21 +79,14 @@ def alert_table(result: ReplayResult) -> Table:
 
 
 def evidence_text(entry: EvidenceEntry) -> str:
-    """One entry in one line: `rank 0 python[17] 10.0.0.1:4000 -> 10.0.0.2:2950: 12 retransmits`."""
-    who = f"rank {entry['rank']}" if entry.get("rank") else "no rank"
-    if entry.get("comm") or entry.get("pid"):
-        who += f" {entry.get('comm', '')}[{entry.get('pid', '?')}]"
+    """One line: `rank 0 python[17] 10.0.0.1:4000 → 10.0.0.2:2950: 12 retransmits`."""
+    who = [f"rank {cell(entry, 'rank')}" if entry.get("rank") else "no rank"]
+    who += filter(None, (process(entry), connection(entry)))
     if "retransmits" in entry:
-        path = f"{_end(entry, 'src', 'sport')} -> {_end(entry, 'dst', 'dport')}"
-        return f"{who} {path}: {entry['retransmits']} retransmits"
-    shown = {"rank", "comm", "pid", "first", "last"}
-    rest = ", ".join(f"{name} {value}" for name, value in entry.items() if name not in shown)
-    return f"{who}: {rest}"
-
-
-def _end(entry: EvidenceEntry, address: str, port: str) -> str:
-    host = str(entry.get(address, "?"))
-    return f"[{host}]:{entry.get(port, '?')}" if ":" in host else f"{host}:{entry.get(port, '?')}"
+        return f"{' '.join(who)}: {cell(entry, 'retransmits')} retransmits"
+    shown = CONNECTION_FIELDS | {"first", "last"}
+    rest = ", ".join(f"{name} {cell(entry, name)}" for name in entry if name not in shown)
+    return f"{' '.join(who)}: {rest}"
 
 
 def _clock(time_ms: int) -> str:
