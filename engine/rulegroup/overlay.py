@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.alerts.machine import ALERT_NAME, ALERTS, ALERTS_FOR_STATE
+from engine.dataset.dataset import cut
 from engine.matching import Selection, matcher_key
 from engine.series import Series
 from rules.model import AlertingRule
@@ -104,8 +105,7 @@ class Overlay:
             first, last = start_ms, self._horizon_ms
             series = self._base.select(matchers, first, last)
             self._fetched[key] = (first, last, series)
-        cut = (_cut(own, start_ms, end_ms) for own in series)
-        return [own for own in cut if own is not None]
+        return cut(series, start_ms, end_ms)
 
 
 class _Column:
