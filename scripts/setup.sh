@@ -10,27 +10,30 @@ cd "$(dirname "$0")/.."
 
 PACKAGES="python3-bpfcc python3-venv iproute2 nftables"
 TORCH="${TORCH:-torch==2.13.0}"
+# Where the system's Python and its bcc are; the tests set up in a made-up system.
+SYSTEM="${STALLWATCH_SETUP_SYSTEM:-/usr}"
+LOG=.venv/set-up.log
+# What the caller's Python and pip are told (another path, --user, a target) is not for this venv.
+unset PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV
+# An ordinary user's PATH may lack the folders of ip and nft.
+PATH="$PATH:/usr/sbin:/sbin"
 
 say() { printf '%s\n' "setup: $*" >&2; }
 fail() { say "$1"; [ $# -lt 2 ] || say "  mend: $2"; exit 2; }
 
-have_bcc() { [ -n "$(bcc_folder)" ]; }
-
 bcc_folder() {
-  for folder in /usr/lib/python3/dist-packages/bcc /usr/lib/python3*/site-packages/bcc \
-    /usr/lib64/python3*/site-packages/bcc; do
+  for folder in "$SYSTEM"/lib/python3/dist-packages/bcc "$SYSTEM"/lib/python3*/site-packages/bcc \
+    "$SYSTEM"/lib64/python3*/site-packages/bcc; do
     if [ -f "$folder/libbcc.py" ]; then printf '%s' "$folder"; return; fi
   done
 }
 
 missing_packages() {
-  have_bcc || printf 'python3-bpfcc '
+  [ -n "$(bcc_folder)" ] || printf 'python3-bpfcc '
   # Debian splits venv from Python; a Python of the user's own brings it along.
-  if [ -z "${PYTHON:-}" ] && ! fits /usr/bin/python3 && [ -z "$(any_python)" ]; then
-    printf 'python3-venv '
-  fi
+  [ -n "${PYTHON:-}" ] || [ -n "$(any_python)" ] || printf 'python3-venv '
   command -v ip >/dev/null 2>&1 || printf 'iproute2 '
-  command -v nft >/dev/null 2>&1 || [ -x /usr/sbin/nft ] || printf 'nftables '
+  command -v nft >/dev/null 2>&1 || printf 'nftables '
 }
 
 # A Python fits when it is 3.10 to 3.13 and can make a venv with pip in it.
@@ -42,10 +45,12 @@ sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1
 
 any_python() {
   # The distribution's Python first: bcc was built beside it.
-  for candidate in /usr/bin/python3 python3 python3.13 python3.12 python3.11 python3.10; do
+  for candidate in "$SYSTEM/bin/python3" python3 python3.13 python3.12 python3.11 python3.10; do
     if fits "$candidate"; then command -v "$candidate"; return; fi
   done
 }
+
+apt() { DEBIAN_FRONTEND=noninteractive apt-get "$@" </dev/null >>"$log" 2>&1; }
 
 install_packages() {
   missing="$(missing_packages)"
@@ -57,17 +62,31 @@ install_packages() {
   fi
   say "installing from the distribution: $missing"
   log="$(mktemp)"
+  # One dead third-party source must not keep the others from being read.
+  apt update || say "apt-get update failed, going on with the lists that are there"
   # shellcheck disable=SC2086 # the list is words on purpose
-  if ! { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y \
-    --no-install-recommends $missing; } >"$log" 2>&1; then
-    tail -n 5 "$log" >&2
-    say "could not install $missing; going on without"
-    say "  mend: apt-get install $PACKAGES (Ubuntu: python3-bpfcc is in 'universe')"
+  if ! apt install -y --no-install-recommends $missing; then
+    # One that this distribution lacks must not keep the others away.
+    for package in $missing; do
+      apt install -y --no-install-recommends "$package" && continue
+      say "could not install $package, going on without: $(last_error "$log")"
+      say "  mend: apt-get install $package (Ubuntu: python3-bpfcc is in 'universe')"
+    done
   fi
   rm -f "$log"
 }
 
+last_error() { grep -E '^(E|ERROR|error|fatal)[: ]' "$1" | tail -n 1; }
+
+# .venv is there, its Python starts, and its scripts were made for this folder: not moved, not copied.
+usable() {
+  [ -x .venv/bin/python ] && grep -qF "$(pwd -P)/.venv" .venv/bin/activate 2>/dev/null &&
+    .venv/bin/python -c 'import pip' >/dev/null 2>&1
+}
+
 make_venv() {
+  # Half-made (an interrupted set-up), or its Python has gone (an upgrade): made anew.
+  if usable && .venv/bin/python -m pip --version >/dev/null 2>&1; then return 0; fi
   if [ -n "${PYTHON:-}" ]; then
     fits "$PYTHON" || fail "PYTHON=$PYTHON is not a Python 3.10 to 3.13 with venv and pip"
     python="$PYTHON"
@@ -76,44 +95,47 @@ make_venv() {
     [ -n "$python" ] || fail "no Python 3.10 to 3.13 that can make a venv" \
       "apt-get install python3-venv, or PYTHON=/path/to/python3 make venv"
   fi
-  # A half-made venv (an interrupted set-up) is made anew.
-  if [ ! -x .venv/bin/python ] || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
-    say "making .venv with $python ($("$python" -V 2>&1))"
-    rm -rf .venv
-    "$python" -m venv .venv
+  say "making .venv with $python ($("$python" -V 2>&1))"
+  rm -rf .venv
+  "$python" -m venv .venv || fail "$python could not make .venv" "see the lines above"
+}
+
+# pip with its chatter in a file, so that a failure is one line and not its retries.
+pip() {
+  what="$1"
+  shift
+  if ! .venv/bin/python -m pip --disable-pip-version-check "$@" >"$LOG" 2>&1; then
+    grep -q -e 'connection broken' -e 'NewConnectionError' -e 'resolve' "$LOG" &&
+      fail "$what: the Python package index cannot be reached ($LOG has all of it)" \
+        "a way to it: HTTPS_PROXY=..., or a mirror by PIP_INDEX_URL=..."
+    fail "$what: $(last_error "$LOG")" "$LOG has all of it"
   fi
 }
 
 install_project() {
-  pip=".venv/bin/python -m pip --disable-pip-version-check -q"
   # Dependency groups (PEP 735) need pip 25.1.
   .venv/bin/python -c 'import pip, sys
 sys.exit(tuple(map(int, pip.__version__.split(".")[:2])) < (25, 1))' ||
-    $pip install --upgrade 'pip>=25.1' || fail "pip could not be upgraded" "see the lines above"
+    pip "pip could not be upgraded" install --upgrade 'pip>=25.1'
   say "installing stallwatch and what it needs${1:+ ($1)}"
-  if [ -n "$1" ]; then
-    $pip install --editable . --group "$1" || fail "pip install failed" "see the lines above"
-  else
-    $pip install --editable . || fail "pip install failed" "see the lines above"
-  fi
+  pip "stallwatch could not be installed" install --editable . ${1:+--group "$1"}
 }
 
 link_bcc() {
   folder="$(bcc_folder)"
-  site="$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
   if [ -z "$folder" ]; then
     say "bcc is not installed: eBPF probes stay off, the rest runs"
     return 0
   fi
   # bcc is pure Python over libbcc.so; one link makes the distribution's copy work in any venv.
+  site="$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
   ln -sfn "$folder" "$site/bcc"
 }
 
 install_torch() {
   .venv/bin/python -c 'import torch' >/dev/null 2>&1 && return 0
   say "installing $TORCH for the end-to-end tests"
-  .venv/bin/python -m pip --disable-pip-version-check -q install "$TORCH" ||
-    fail "PyTorch could not be installed" "TORCH='torch==VERSION' make e2e"
+  pip "PyTorch could not be installed (TORCH='torch==VERSION' picks another)" install "$TORCH"
 }
 
 group=""
@@ -122,13 +144,15 @@ for option in "$@"; do
   case "$option" in
     --dev) group=dev ;;
     --torch) torch=yes ;;
-    *) fail "unknown option $option" ;;
+    *) fail "unknown option $option" "scripts/setup.sh [--dev] [--torch]" ;;
   esac
 done
 stamp=".venv/.set-up${group:+-$group}"
 want="$(cat pyproject.toml scripts/setup.sh | cksum)"
+stamped() { [ -f "$1" ] && [ "$(cat "$1")" = "$want" ]; }
 install_packages
-if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$want" ]; then
+# What the tests need has what the agent needs.
+if ! usable || ! { stamped "$stamp" || stamped .venv/.set-up-dev; }; then
   make_venv
   install_project "$group"
   printf '%s' "$want" >"$stamp"
