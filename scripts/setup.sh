@@ -105,6 +105,9 @@ pip() {
   what="$1"
   shift
   if ! .venv/bin/python -m pip --disable-pip-version-check "$@" >"$LOG" 2>&1; then
+    grep -q CERTIFICATE_VERIFY_FAILED "$LOG" &&
+      fail "$what: the Python package index shows a certificate that is not trusted" \
+        "PIP_CERT=/path/to/authorities.pem (a proxy in between?); $LOG has all of it"
     grep -q -e 'connection broken' -e 'NewConnectionError' -e 'resolve' "$LOG" &&
       fail "$what: the Python package index cannot be reached ($LOG has all of it)" \
         "a way to it: HTTPS_PROXY=..., or a mirror by PIP_INDEX_URL=..."

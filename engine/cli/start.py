@@ -1,0 +1,55 @@
+"""The command `stallwatch`: sees that it stands among its own packages, then runs.
+
+PyPI has other packages called `rules` and `notifiers`. One of those, in the same environment or on
+PYTHONPATH, would answer imports that are meant for ours; better one clear line than what follows.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PACKAGES = ("engine", "notifiers", "probes", "rules")
+
+
+def main() -> int:
+    """Run one subcommand; returns its exit status, 2 where the packages are not all ours."""
+    complaint = misplaced({name: locate(name) for name in PACKAGES})
+    if complaint:
+        print(complaint, file=sys.stderr)
+        return 2
+    # Imports `rules`, so not before it is known to be ours.
+    from engine.cli.main import main as dispatch
+
+    return dispatch()
+
+
+def locate(package: str) -> Path | None:
+    """The folder of a top-level package, without importing it; None when there is none."""
+    spec = importlib.util.find_spec(package)
+    folders = [] if spec is None else list(spec.submodule_search_locations or [])
+    return Path(folders[0]).resolve() if folders else None
+
+
+def misplaced(folders: Mapping[str, Path | None]) -> str:
+    """What is wrong when the packages do not lie side by side, "" when they do."""
+    own = folders["engine"]
+    home = own.parent if own is not None else None
+    for name, folder in folders.items():
+        if folder is None or folder.parent != home:
+            found = "is missing" if folder is None else f"comes from {folder}"
+            return (
+                f"stallwatch: the package '{name}' {found}: it belongs beside 'engine' in {home}\n"
+                "    hint: install stallwatch into a virtual environment of its own, and start it"
+                " without PYTHONPATH"
+            )
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
