@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.root
 
 
+PORT = 10_000 + os.getpid() % 20_000  # other pairs of this machine may use the same addresses
+
+
 class Watcher:
     """The probe and everything that it said."""
 
@@ -101,21 +104,25 @@ def test_with_one_segment_per_skb_retransmits_equal_the_kernels_count_and_owners
 ) -> None:
     netns_pair.segment(1)
     watcher.start()
-    ends = _connected(talk(netns_pair, 20, v6=v6, hold=True))
+    ends = _connected(talk(netns_pair, 20, port=PORT, v6=v6, hold=True))
     _lose(netns_pair, 20)
     _go(ends)
     watcher.until_done(netns_pair, ends)
     retransmits = watcher.totals("tcp_retrans_total")
     for side, end in enumerate(ends):
+        # RetransSegs counts an attempt that failed, too; the probe leaves it out on purpose, and
+        # what the kernel skipped because BPF already ran on that CPU is told as lost.
         expected = netns_pair.counter(side, "TcpRetransSegs")
+        expected -= netns_pair.counter(side, "TcpExtTCPRetransFail")
+        lost = dict(watcher.probe.produced().lost)["", "recursion_misses"]
         assert expected > 50
-        assert retransmits[_process(end)] == pytest.approx(expected, rel=0.001)
+        assert retransmits[_process(end)] == pytest.approx(expected, rel=0.001, abs=max(lost, 0.4))
     _check_events(watcher, ends, netns_pair, v6=v6)
 
 
 def _check_events(watcher: Watcher, ends: Any, pair: Any, *, v6: bool) -> None:
     addresses = pair.addresses_v6 if v6 else pair.addresses
-    mine = [event for event in watcher.events() if dict(event.fields)["src"] in addresses]
+    mine = [event for event in watcher.events() if PORT in dict(event.fields).values()]
     retransmits = watcher.totals("tcp_retrans_total")
     assert len(mine) == sum(retransmits[_process(end)] for end in ends)
     for event in mine:
@@ -123,7 +130,7 @@ def _check_events(watcher: Watcher, ends: Any, pair: Any, *, v6: bool) -> None:
         side = addresses.index(fields["src"])
         assert event.process == _process(ends[side])
         assert fields["dst"] == addresses[1 - side]
-        assert 7000 in {fields["sport"], fields["dport"]}
+        assert PORT in {fields["sport"], fields["dport"]}
         assert str(fields["comm"]).startswith("python")
 
 
@@ -131,7 +138,7 @@ def test_with_large_skbs_segments_agree_where_events_do_not(
     netns_pair: Any, talk: Callable[..., Any], watcher: Watcher
 ) -> None:
     watcher.start()
-    ends = _connected(talk(netns_pair, 60, hold=True))
+    ends = _connected(talk(netns_pair, 60, port=PORT, hold=True))
     _lose(netns_pair, 10)
     _go(ends)
     watcher.until_done(netns_pair, ends)
@@ -150,7 +157,7 @@ def test_a_clean_quiet_network_has_no_retransmit(
     netns_pair: Any, talk: Callable[..., Any], watcher: Watcher
 ) -> None:
     watcher.start()
-    ends = talk(netns_pair, 20)
+    ends = talk(netns_pair, 20, port=PORT)
     watcher.until_done(netns_pair, ends)
     for end in ends:
         assert watcher.totals("tcp_retrans_total")[_process(end)] == 0
@@ -161,7 +168,7 @@ def test_a_connection_older_than_the_agent_is_owned_too_and_counts_from_the_star
     netns_pair: Any, talk: Callable[..., Any], watcher: Watcher
 ) -> None:
     netns_pair.segment(1)
-    ends = _connected(talk(netns_pair, 10, hold=True))
+    ends = _connected(talk(netns_pair, 10, port=PORT, hold=True))
     netns_pair.lose(20)
     watcher.start()
     _go(ends)
@@ -175,7 +182,7 @@ def test_a_process_is_watched_before_its_first_retransmit_and_gone_after_its_end
     netns_pair: Any, talk: Callable[..., Any], watcher: Watcher
 ) -> None:
     watcher.start()
-    ends = talk(netns_pair, 1)
+    ends = talk(netns_pair, 1, port=PORT)
     watcher.until_done(netns_pair, ends)
     processes = {_process(end) for end in ends}
     watched = {r.process: r.metrics for r in watcher.readings if isinstance(r, Watched)}
@@ -191,7 +198,7 @@ def test_the_last_segments_of_a_socket_that_closes_between_two_flushes_are_kept(
     netns_pair: Any, talk: Callable[..., Any], watcher: Watcher
 ) -> None:
     watcher.start()
-    client, server = talk(netns_pair, 1)
+    client, server = talk(netns_pair, 1, port=PORT)
     watcher.until_done(netns_pair, (client, server))
     process = _process(client)
     counted = watcher.totals("tcp_segments_out_total")[process]
@@ -210,7 +217,7 @@ def test_each_leak_is_counted_under_its_own_reason(
     netns_pair.segment(1)
     _lose(netns_pair, 30)
     watcher.start(ring_pages=1, flows_limit=1, owners_limit=1)
-    ends = talk(netns_pair, 5)
+    ends = talk(netns_pair, 5, port=PORT)
     for end in ends:  # nobody drains the ring meanwhile
         assert end.stdout.readline() == "done\n"
     produced = watcher.probe.produced()
@@ -249,14 +256,17 @@ def test_on_a_kernel_without_a_tracepoint_owners_come_from_sock_diag(
     netns_pair.segment(1)
     watcher.start()
     assert absent in watcher.probe.status().detail
-    ends = _connected(talk(netns_pair, 10, hold=True))
+    ends = _connected(talk(netns_pair, 10, port=PORT, hold=True))
     _lose(netns_pair, 20)
     _go(ends)
     watcher.until_done(netns_pair, ends)
     for side, end in enumerate(ends):
         expected = netns_pair.counter(side, "TcpRetransSegs")
-        assert watcher.totals("tcp_retrans_total")[_process(end)] == expected > 20
-    mine = [e for e in watcher.events() if dict(e.fields)["src"] in netns_pair.addresses]
+        expected -= netns_pair.counter(side, "TcpExtTCPRetransFail")
+        counted = watcher.totals("tcp_retrans_total")[_process(end)]
+        assert expected > 20
+        assert counted == pytest.approx(expected, rel=0.02)  # owners are the point here
+    mine = [e for e in watcher.events() if PORT in dict(e.fields).values()]
     assert {event.process for event in mine} == {_process(end) for end in ends}
 
 
@@ -266,7 +276,7 @@ def test_loss_probes_of_a_namespace_belong_to_its_process(
     pair = make_netns_pair("probes")  # with the kernel's default settings
     watcher.start()
     _lose(pair, 50)
-    ends = talk(pair, 2)
+    ends = talk(pair, 2, port=PORT)
     watcher.until_done(pair, ends)
     counted = watcher.totals("tcp_loss_probes_total")
     for side, end in enumerate(ends):
