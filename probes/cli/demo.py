@@ -60,14 +60,16 @@ class DemoCommand:
         _check(args)
         screen = Screen()
         screen.plain("stallwatch demo: a job on a link that begins to lose packets (times are UTC)")
-        if args.replay:
-            return _replay(screen, args.speed, "")
         try:
+            if args.replay:
+                return _replay(screen, args.speed, "")
             return _live(screen, args)
         except NotHereError as error:
             if args.keep_recording or args.save_recording:
                 raise
             return _replay(screen, args.speed, _reason(error))
+        finally:
+            screen.clear()
 
 
 def _check(args: argparse.Namespace) -> None:

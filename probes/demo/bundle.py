@@ -39,6 +39,8 @@ class Facts:
     loss_per_mille: int
     loss_began_ms: int
     loss_ended_ms: int
+    clean_steps_per_second: float
+    lossy_steps_per_second: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ def save_bundle(recording: Path, take: Take, folder: Path = BUNDLED) -> None:
         loss_per_mille=LOSS_PER_MILLE,
         loss_began_ms=take.loss_began_ms,
         loss_ended_ms=take.loss_ended_ms,
+        clean_steps_per_second=round(take.clean_steps_per_second, 1),
+        lossy_steps_per_second=round(take.lossy_steps_per_second, 1),
     )
     (folder / "facts.json").write_text(json.dumps(asdict(facts), indent=2) + "\n", "utf-8")
 

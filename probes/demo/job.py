@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import subprocess
@@ -25,9 +26,20 @@ MASTER_PORT = "29500"
 _OTHERS = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "TORCHELASTIC_", "GROUP_", "LOCAL_")
 
 
+@functools.cache
 def has_torch() -> bool:
-    """Whether this interpreter has PyTorch."""
-    return importlib.util.find_spec("torch") is not None
+    """Whether this interpreter has a PyTorch that can talk over Gloo.
+
+    Tried in a process of its own: a broken installation can fail in many ways, and this one
+    should not carry a gigabyte of libraries.
+    """
+    if importlib.util.find_spec("torch") is None:
+        return False
+    trial = "import sys; from torch import distributed as d; sys.exit(not d.is_gloo_available())"
+    return (
+        subprocess.run([sys.executable, "-c", trial], check=False, capture_output=True).returncode
+        == 0
+    )
 
 
 @dataclass(slots=True)

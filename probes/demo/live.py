@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from dataclasses import dataclass, field
@@ -42,7 +43,9 @@ class Take:
     task_id: str
     workload: str
     loss_began_ms: int
+    clean_steps_per_second: float
     loss_ended_ms: int = 0
+    lossy_steps_per_second: float = 0.0
     resolved_ms: int = 0
 
 
@@ -151,13 +154,15 @@ class _Scene:
         self._watch(lambda: min(self.job.steps) > 0, START_SECONDS)
         if min(self.job.steps) == 0:
             raise StallwatchError(f"stallwatch demo: the job made no step in {START_SECONDS} s")
-        self._watch(lambda: False, CLEAN_SECONDS)
-        self.story.clean(_now_ms(), self._retransmits())
+        clean_steps = self._pace(lambda: self._watch(lambda: False, CLEAN_SECONDS))
+        self.story.clean(_now_ms(), self._retransmits(), clean_steps)
         began_ms = _now_ms()
         self.pair.lose(LOSS_PER_MILLE)
         self.story.loss(began_ms)
-        take = Take(self.job.task_id, self.job.workload, began_ms)
-        if self._alert(AlertState.FIRING) is None:
+        take = Take(self.job.task_id, self.job.workload, began_ms, clean_steps)
+        fired: list[Alert | None] = []
+        lossy_steps = self._pace(lambda: fired.append(self._alert(AlertState.FIRING)))
+        if fired == [None]:
             self.story.screen.say(
                 _now_ms(),
                 f"{RULE} did not fire within {self.bound_seconds:g} s",
@@ -167,15 +172,20 @@ class _Scene:
         self._watch(lambda: False, AFTERWARDS_SECONDS)
         ended_ms = _now_ms()
         self.pair.heal()
-        self.story.healed(ended_ms)
+        self.story.healed(ended_ms, lossy_steps)
         resolved = self._alert(AlertState.RESOLVED)
-        return Take(
-            self.job.task_id,
-            self.job.workload,
-            began_ms,
-            ended_ms,
-            0 if resolved is None else resolved.resolved_at_ms or 0,
+        return dataclasses.replace(
+            take,
+            loss_ended_ms=ended_ms,
+            lossy_steps_per_second=lossy_steps,
+            resolved_ms=0 if resolved is None else resolved.resolved_at_ms or 0,
         )
+
+    def _pace(self, watch: Callable[[], object]) -> float:
+        """Steps per second while something is watched."""
+        started, had = time.monotonic(), self.job.steps[0]
+        watch()
+        return (self.job.steps[0] - had) / (time.monotonic() - started)
 
     def _alert(self, state: AlertState) -> Alert | None:
         """Wait for the alert to get into a state; None: it does not in time."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,7 +46,7 @@ def scratch_folder() -> Iterator[Path]:
     base = Path(tempfile.gettempdir())
     for left in base.glob(f"{PREFIX}-*"):
         # Anybody may make a link of that name in /tmp: only real folders of ours are removed.
-        if is_stale(left.name) and not left.is_symlink() and left.stat().st_uid == os.geteuid():
+        if is_stale(left.name) and _is_own_folder(left):
             shutil.rmtree(left, ignore_errors=True)
     folder = base / own_name("state")
     folder.mkdir(mode=0o700)
@@ -53,3 +54,12 @@ def scratch_folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_own_folder(path: Path) -> bool:
+    try:
+        seen = path.lstat()
+    except FileNotFoundError:
+        # Another demo that starts just now was quicker.
+        return False
+    return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid()

@@ -16,6 +16,7 @@ from engine.promql.engine import evaluate
 from engine.promql.value import Axis, Vector
 from probes.demo.bundle import BUNDLED, open_bundle
 from probes.demo.owner import scratch_folder
+from probes.demo.signals import ending_signals
 from probes.demo.story import RATE, RULE, Story, write_rules
 from rules.errors import StallwatchError
 from rules.promql.parser import parse
@@ -43,7 +44,7 @@ def play(
     Raises StallwatchError when the rules as shipped find nothing in it.
     """
     bundle = open_bundle(folder)
-    with scratch_folder() as scratch:
+    with ending_signals(), scratch_folder() as scratch:
         files = write_rules(scratch / "rules")
         _Scene(Story(screen, bundle.facts.task_id), bundle, files, speed, sleep).play()
 
@@ -77,14 +78,16 @@ class _Scene:
         self._now_ms = data.start_ms
         self.story.rules(self._now_ms)
         self._until(facts.loss_began_ms)
-        self.story.clean(self._now_ms, self._retransmits(self._now_ms))
+        self.story.clean(
+            self._now_ms, self._retransmits(self._now_ms), facts.clean_steps_per_second
+        )
         self.story.loss(facts.loss_began_ms)
         self._until(resolved.active_at_ms)
         self.story.pending(resolved)
         self._until(resolved.fired_at_ms, resolved, AlertState.PENDING)
         self.story.firing(firing)
         self._until(facts.loss_ended_ms, firing, AlertState.FIRING)
-        self.story.healed(facts.loss_ended_ms)
+        self.story.healed(facts.loss_ended_ms, facts.lossy_steps_per_second)
         self._until(resolved.resolved_at_ms, firing, AlertState.FIRING)
         self.story.resolved(resolved)
 

@@ -15,13 +15,22 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def ending_signals() -> Iterator[None]:
-    """SIGINT raises KeyboardInterrupt, the others SystemExit with 128 plus their number."""
+    """SIGINT raises KeyboardInterrupt, the others SystemExit with 128 plus their number.
+
+    Once one came the process is about to end: further ones stay ignored, so that an impatient
+    Ctrl-C does not spoil the last words.
+    """
     before = {number: signal.signal(number, _end) for number in ENDING}
+    ended = False
     try:
         yield
+    except (KeyboardInterrupt, SystemExit):
+        ended = True
+        raise
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if not ended:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 class Cleanup(ExitStack):

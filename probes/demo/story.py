@@ -51,9 +51,11 @@ class Story:
             f"(5m becomes 30s); flush and evaluation each 1 s. The one to watch is {RULE}.",
         )
 
-    def clean(self, time_ms: int, retransmits: float) -> None:
-        """The job has run for a while."""
-        self.screen.say(time_ms, f"clean: {retransmits:.1f} retransmits/s, no alert")
+    def clean(self, time_ms: int, retransmits: float, steps: float) -> None:
+        """The job has run for a while, at so many steps a second."""
+        self.screen.say(
+            time_ms, f"clean: {retransmits:.1f} retransmits/s, {steps:.1f} steps/s, no alert"
+        )
 
     def loss(self, time_ms: int) -> None:
         """The network begins to lose packets."""
@@ -83,11 +85,11 @@ class Story:
             *alert_lines(alert),
         )
 
-    def healed(self, time_ms: int) -> None:
-        """The loss ends."""
+    def healed(self, time_ms: int, steps: float) -> None:
+        """The loss ends; it made so many steps a second of them."""
         self.screen.say(
             time_ms,
-            "healed: nothing is lost any more",
+            f"healed: nothing is lost any more; the job was down to {steps:.1f} steps/s",
             "The rule looks at the last 30s, so it takes about that long to be quiet.",
         )
 
