@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import codecs
+import os
 import re
-from pathlib import Path
+import stat
+from typing import TYPE_CHECKING
 
 from rules.errors import StallwatchError
 from rules.source import Problem, ProblemsError, Source, Span
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # The largest public rule file seen is under 1 MiB.
 LARGEST_FILE_BYTES = 16 * 1024 * 1024
@@ -31,13 +36,22 @@ def read_source(path: str | Path) -> Source:
     Raises UnreadableError for a file that cannot be opened, ProblemsError for one that is no text.
     """
     try:
-        with Path(path).open("rb") as file:
+        # Not blocking: opening a named pipe would wait for ever for somebody to write to it.
+        with open(path, "rb", opener=_open_at_once) as file:
             content = file.read(LARGEST_FILE_BYTES + 1)
+            if not content and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+                raise UnreadableError(f"{path}: a pipe that nobody writes to")
     except OSError as error:
         raise UnreadableError(f"{path}: {error.strerror or error}") from error
     except ValueError as error:  # a NUL in the path
         raise UnreadableError(f"{path!r}: {error}") from error
     return decode(str(path), content)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def decode(name: str, content: bytes) -> Source:

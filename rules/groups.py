@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from rules.document import Scalar
 from rules.fields import Fields, Report
 from rules.model import AlertingRule, Expression, Group, RecordingRule
+from rules.promql.ast import ValueType
 from rules.promql.parser import parse
+from rules.promql.types import type_of
 from rules.source import ProblemsError, Span
 from rules.templates.check import check_template
 
@@ -34,6 +36,11 @@ _MISPLACED = {
     "query": "did you mean 'expr'?",
     "duration": "did you mean 'for'?",
     "name": "did you mean 'alert'?",
+}
+# What an expression may give and a rule cannot use, and the way out.
+_UNUSABLE = {
+    ValueType.MATRIX: "reduce the range first, as in rate(x[5m]) or max_over_time(x[5m])",
+    ValueType.STRING: "an expression such as 'up == 0' gives series",
 }
 _METRIC_NAME_LABEL = "__name__"
 _LEGACY_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
@@ -184,13 +191,19 @@ class GroupReader:
 
     def _parse(self, text: str, offsets: tuple[int, ...]) -> Expr | None:
         try:
-            return parse(text)
+            tree = parse(text)
         except ProblemsError as error:
             for found in error.problems:
                 span = place(offsets, found.span)
                 code = found.code or "expr"
                 self.report.add(span, found.message, found.hint, code, found.severity)
-        return None
+            return None
+        # Prometheus loads it as well, and then fails at every evaluation.
+        if (hint := _UNUSABLE.get(kind := type_of(tree))) is not None:
+            span = place(offsets, Span(0, len(text.rstrip())))
+            message = f"a {kind.value} is no result for a rule: every evaluation will fail"
+            self.report.add(span, message, hint, "result-type", severity="warning")
+        return tree
 
     def _check_template(self, scalar: Scalar) -> None:
         if "{{" not in scalar.value or scalar.span in self._checked:

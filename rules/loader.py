@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +16,7 @@ from rules.model import RuleFile
 from rules.source import Problem, ProblemsError, Source, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rules.document import Node
     from rules.model import Group
@@ -67,8 +68,9 @@ def load_source(source: Source, names: Names = "utf8") -> Loaded:
     if document.root is not None:
         groups = _groups(report, document.root, names)
     elif not report.failed:
+        # Zero rules, as in Prometheus; but hardly what was meant.
         hint = "a file without rules says so: 'groups: []'"
-        report.add(Span(0, 1), "the file is empty", hint, code="empty")
+        report.add(Span(0, 1), "the file is empty", hint, code="empty", severity="warning")
     file = None if report.failed else RuleFile(source.name, groups, source)
     return Loaded(file, report.ordered())
 
@@ -94,10 +96,10 @@ def find_files(paths: Iterable[str | Path]) -> tuple[Path, ...]:
     found: dict[Path, None] = {}
     for path in paths:
         text = str(path)
+        if not text:
+            raise UnreadableError("a path is empty\n    hint: is a variable of the shell not set?")
         if Path(path).is_dir():
-            matches: Sequence[Path] = sorted(
-                file for file in Path(path).rglob("*") if file.suffix in SUFFIXES and file.is_file()
-            )
+            matches: Sequence[Path] = sorted(_files_below(text))
         elif Path(path).exists() or not glob.has_magic(text):
             matches = [Path(path)]
         else:
@@ -106,6 +108,20 @@ def find_files(paths: Iterable[str | Path]) -> tuple[Path, ...]:
             raise UnreadableError(f"{text}: no rule file (*.yaml, *.yml) there")
         found.update(dict.fromkeys(matches))
     return tuple(found)
+
+
+def _files_below(folder: str) -> Iterator[Path]:
+    """Rule files of a directory. Hidden ones are an editor's, or Kubernetes' own second copy."""
+    for place, folders, names in os.walk(folder, onerror=_refuse_folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            file = Path(place, name)
+            if not name.startswith(".") and file.suffix in SUFFIXES and file.is_file():
+                yield file
+
+
+def _refuse_folder(error: OSError) -> None:
+    raise UnreadableError(f"{error.filename}: {error.strerror or error}") from error
 
 
 def _groups(report: Report, root: Node, names: Names) -> tuple[Group, ...]:

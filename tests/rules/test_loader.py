@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -238,3 +240,66 @@ def test_any_text_composes_or_is_a_located_problem(text: str) -> None:
         return
     document = compose(source)
     assert all(problem.render() for problem in document.problems)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing but a comment\n", "---\n", "null\n"])
+def test_an_empty_file_is_zero_rules_and_a_warning(text: str) -> None:
+    loaded = load_source(Source("a.yaml", text))
+    assert loaded.file is not None
+    assert loaded.file.groups == ()
+    assert [(p.message, p.severity) for p in loaded.problems] == [("the file is empty", "warning")]
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("x[5m]", "a range vector is no result for a rule: every evaluation will fail"),
+        ("'x'", "a string is no result for a rule: every evaluation will fail"),
+    ],
+)
+def test_a_rule_that_can_only_fail_loads_with_a_warning(expression: str, message: str) -> None:
+    text = f"groups:\n- name: g\n  rules:\n  - record: r\n    expr: |\n      {expression}\n"
+    loaded = load_source(Source("a.yaml", text))
+    assert loaded.file is not None
+    (problem,) = loaded.problems
+    assert (problem.message, problem.severity, problem.place) == (message, "warning", "a.yaml:6:7")
+    assert problem.span.end - problem.span.start == len(expression)
+
+
+def test_a_named_pipe_is_read_and_never_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "rules.yaml"
+    os.mkfifo(pipe)
+    with pytest.raises(UnreadableError, match="a pipe that nobody writes to"):
+        load_file(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(pipe, os.O_WRONLY)
+    os.write(writer, b"groups: []\n")
+    threading.Timer(0.05, os.close, [writer]).start()
+    assert load_file(pipe).file is not None
+    os.close(reader)
+
+
+def test_hidden_files_of_a_directory_are_not_rules(tmp_path: Path) -> None:
+    # How Kubernetes mounts a ConfigMap: every file twice, once below a hidden directory.
+    (tmp_path / "..2026_11_29").mkdir()
+    (tmp_path / "..2026_11_29" / "a.yaml").write_text(RULES)
+    (tmp_path / "..data").symlink_to("..2026_11_29")
+    (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
+    (tmp_path / ".#a.yaml").symlink_to("user@host.1234")
+    assert find_files([tmp_path]) == (tmp_path / "a.yaml",)
+
+
+def test_an_empty_path_is_not_the_current_directory() -> None:
+    with pytest.raises(UnreadableError, match="a path is empty"):
+        find_files([""])
+
+
+def test_a_directory_that_cannot_be_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(place: str) -> None:
+        raise PermissionError(13, "Permission denied", str(place))
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(UnreadableError, match="Permission denied"):
+        find_files([tmp_path])
