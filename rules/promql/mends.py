@@ -127,6 +127,8 @@ def call_argument(node: Call, index: int, wanted: ValueType, text: str) -> str:
     written = shown(arg, text)
     if node.func == "scalar" and isinstance(arg, NumberLiteral):
         return f"it is a scalar already: {written}"
+    if node.func == "scalar" and isinstance(arg, StringLiteral) and _is_quantity(arg.value):
+        return f"a number is a scalar already: {arg.value}"
     if node.func == "vector" and isinstance(arg, VectorSelector | Aggregate | Call):
         return f"it is an instant vector already: {written}"
     return argument(arg, wanted, text)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from rules.durations import suggest_duration
 from rules.promql import foreign, suggestions
+from rules.promql.ast import ValueType
 from rules.promql.functions import AGGREGATORS, FUNCTIONS
 from rules.promql.hints.rewrites import following, opener, parenthesised, preceding
 from rules.promql.tokens import (
@@ -19,6 +20,7 @@ from rules.promql.tokens import (
     Token,
     shorten,
 )
+from rules.promql.types import type_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +55,7 @@ _FOREIGN_WORDS: Final = {
     "group": "grouping is written sum by (label) (x)",
     "in": 'several values are one regular expression: x{label=~"a|b"}',
     "like": 'use a regular expression: x{label=~".*text.*"}',
-    "is": "use == to compare",
+    "is": "use == to compare; x != x is true for NaN only",
     "not": "use unless, or x == 0",
     "xor": "write (a unless b) or (b unless a)",
     "mod": "the remainder is %",
@@ -73,7 +75,12 @@ def after_expression(cursor: Cursor, enclosing: Sequence[Token]) -> str:
         return _word_after_expression(cursor, token, before, enclosing)
     if token.kind in {Kind.NUMBER, Kind.DURATION, Kind.STRING}:
         if before.text in FUNCTIONS or before.word in AGGREGATORS:
-            return f"put the arguments in parentheses: {before.text}({following(cursor)})"
+            given = following(cursor)
+            if cursor.peek(1).is_symbol("(") and given.startswith(token.text):
+                # `topk 5 (x)`: two arguments, not a call of 5.
+                inner = given[len(token.text) :].strip().removeprefix("(").removesuffix(")")
+                given = f"{token.text}, {inner}"
+            return f"put the arguments in parentheses: {before.text}({given})"
         if before.word == "offset":
             return f"offset follows a selector: x offset {token.text}"
         if before.kind is token.kind is Kind.NUMBER and len(token.text) == 3 and not enclosing:
@@ -154,6 +161,10 @@ def _misplaced_grouping(cursor: Cursor, token: Token, enclosing: Sequence[Token]
     if enclosing and enclosing[-1].word in AGGREGATORS:
         name = enclosing[-1].text
         return f"{token.text} stands outside the parentheses: {name}(...) {labels}"
+    if cursor.tokens[opener(cursor) - 1].text == "histogram_quantile":
+        # Around the call there is no `le` left to group by.
+        call = f"histogram_quantile(0.9, sum {labels} (rate(x_bucket[5m])))"
+        return f"{token.text} belongs to an aggregation, here inside the call: {call}"
     return f"{token.text} belongs to an aggregation: sum {labels} ({preceding(cursor)})"
 
 
@@ -245,8 +256,7 @@ def for_aggregator_arguments(
         message = f"{name} takes 1 argument (instant vector), got {len(args)}"
         if not args:
             return message, f"write {name}(x)"
-        joined = " or ".join(written)
-        return message, f"aggregate one vector at a time; to join series write {name}({joined})"
+        return message, _one_vector(name, args, written)
     message = (
         f"{name} takes 2 arguments ({aggregator.param.value}, instant vector), got {len(args)}"
     )
@@ -254,6 +264,23 @@ def for_aggregator_arguments(
     if len(args) > 2:
         return message, f"write {name}({written[0]}, {written[1]})"
     return message, f"write {name}({aggregator.example}, {vector})"
+
+
+def _one_vector(name: str, args: Sequence[Expr], written: Sequence[str]) -> str:
+    vectors = [
+        text for arg, text in zip(args, written, strict=True) if type_of(arg) is ValueType.VECTOR
+    ]
+    numbers = [
+        text for arg, text in zip(args, written, strict=True) if type_of(arg) is ValueType.SCALAR
+    ]
+    clamp = {"min": "clamp_max", "max": "clamp_min"}.get(name)
+    if clamp and len(vectors) == len(numbers) == 1:
+        bounded = f"{clamp}({vectors[0]}, {numbers[0]})"
+        return f"{name} works across series; to bound each value write {bounded}"
+    if len(vectors) != len(args):
+        return f"write {name}({vectors[0] if vectors else 'x'})"
+    joined = " or ".join(written)
+    return f"aggregate one vector at a time; to join series write {name}({joined})"
 
 
 def for_group_without_on(cursor: Cursor) -> str:
