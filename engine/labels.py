@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 METRIC_NAME = "__name__"
+_PLAIN_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 class Labels:
@@ -50,11 +53,16 @@ class Labels:
 
     def __str__(self) -> str:
         """PromQL's spelling: `name{a="b"}`."""
-        rest = ", ".join(
-            f"{name}={quote(value)}" for name, value in self.pairs if name != METRIC_NAME
-        )
+        parts = [
+            f"{name if _PLAIN_LABEL.fullmatch(name) else quote(name)}={quote(value)}"
+            for name, value in self.pairs
+            if name != METRIC_NAME
+        ]
         name = self.name
-        return f"{name}{{{rest}}}" if rest or not name else name
+        if name and not _PLAIN_NAME.fullmatch(name):
+            parts.insert(0, quote(name))
+            name = ""
+        return f"{name}{{{', '.join(parts)}}}" if parts or not name else name
 
     @property
     def name(self) -> str:

@@ -13,7 +13,8 @@ _RFC3339 = re.compile(
 
 def format_rfc3339(time_ms: int) -> str:
     """`2026-01-02T03:04:05.67Z`: UTC, trailing zeros of the fraction left out, as Go does."""
-    whole = (EPOCH + timedelta(seconds=time_ms // 1000)).strftime("%Y-%m-%dT%H:%M:%S")
+    # Not strftime: its %Y has no leading zeros here.
+    whole = (EPOCH + timedelta(seconds=time_ms // 1000)).isoformat()[:19]
     fraction = f"{time_ms % 1000:03d}".rstrip("0")
     return f"{whole}.{fraction}Z" if fraction else f"{whole}Z"
 

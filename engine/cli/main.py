@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import io
 import os
 import sys
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from engine.cli.arguments import Parser
 from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
@@ -21,13 +24,16 @@ if TYPE_CHECKING:
     from engine.protocols import Command
 
 DESCRIPTION = "On-node alerting and anomaly detection for AI training and inference clusters."
+# What a shell reports for a command that SIGINT or SIGPIPE ended.
 INTERRUPTED = 130
+CLOSED_PIPE = 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns its exit status."""
     args = list(sys.argv[1:] if argv is None else argv)
     commands = {point.name: point for point in entry_points(group="stallwatch.commands")}
+    _prepare_stdout()
     try:
         return _dispatch(args, commands)
     except StallwatchError as error:
@@ -36,12 +42,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader (head, less) has had enough; do not let the interpreter complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        # The reader (head, less) has had enough.
+        _abandon_stdout()
+        return CLOSED_PIPE
     except OSError as error:
         if "STALLWATCH_DEBUG" in os.environ:
             raise
+        _abandon_stdout()
         where = f"{error.filename}: " if error.filename else ""
         print(f"stallwatch: {where}{error.strerror or error}", file=sys.stderr)
         return 2
@@ -57,7 +64,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
+def _prepare_stdout() -> None:
+    """A closed stdout swallows; a name that the terminal's encoding lacks is escaped."""
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the exit
+    elif isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _abandon_stdout() -> None:
+    """Keep the interpreter from complaining at its exit about what cannot be written."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _dispatch(args: list[str], commands: dict[str, EntryPoint]) -> int:
+    status = _run(args, commands)
+    # Here, not at the interpreter's exit: a full disk and a closed pipe have an exit status.
+    sys.stdout.flush()
+    return status
+
+
+def _run(args: list[str], commands: dict[str, EntryPoint]) -> int:
+    if args[:1] == ["help"] and len(args) > 1:
+        args = [*args[1:], "--help"]
     if not args or args[0] in {"-h", "--help", "help"}:
         print(_overview(commands))
         return 0 if args else 2
@@ -67,7 +99,7 @@ def _dispatch(args: list[str], commands: dict[str, EntryPoint]) -> int:
         hint = f"did you mean '{close[0]}'?" if close else "'stallwatch --help' lists the commands"
         raise StallwatchError(f"stallwatch: there is no command '{name}'\n    hint: {hint}")
     command = _load(commands[name])
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"stallwatch {name}",
         description=command.summary,
         epilog=f"example:\n  {command.example}",

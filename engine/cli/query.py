@@ -176,4 +176,8 @@ def _print_table(data: dict[str, Any]) -> None:
 
 
 def _metric(metric: dict[str, str]) -> str:
-    return str(Labels(metric)) or "{}"
+    # A label's value must not steer the terminal.
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode()
+        for char in str(Labels(metric)) or "{}"
+    )

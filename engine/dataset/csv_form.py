@@ -22,7 +22,7 @@ from engine.dataset.long_form import (
     looks_like_seconds,
     number_rows,
 )
-from engine.dataset.times import NAIVE_NOTICE, parse_times
+from engine.dataset.times import NAIVE_NOTICE, TIME_HINT, parse_times
 from engine.dataset.values import parse_values
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class _Reader:
             raise DataError(
                 self._place(self.rows + wrong),
                 f"cannot read the timestamp '{columns[TIMESTAMP][wrong]}'",
-                "unix milliseconds (1700000000000) or RFC 3339 (2026-01-02T03:04:05Z)",
+                TIME_HINT,
             )
         values, wrong = parse_values(columns[VALUE])
         if wrong is not None:

@@ -18,6 +18,8 @@ from engine.dataset.assembly import Assembly
 from engine.dataset.dataset import MemoryDataset
 from engine.dataset.errors import DataError
 from engine.dataset.long_form import SECONDS_NOTICE, looks_like_seconds
+from engine.dataset.times import EARLIEST_MS, LATEST_MS
+from engine.dataset.values import overflows
 from engine.labels import METRIC_NAME, Labels, quote
 from engine.series import stale_mask
 
@@ -38,8 +40,6 @@ _ESCAPE = re.compile(r'\\(["\\n])')
 _PLAIN_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _CHUNK = 200_000
-# Beyond this, milliseconds are no longer exact in a float64.
-_TIME_BOUND = 2.0**53
 
 
 def read_exposition(path: str) -> MemoryDataset:
@@ -124,8 +124,10 @@ class _Reader:
     def _time(self, place: str, text: str) -> int:
         time = _number(place, "timestamp", text)
         time_ms = time * 1000 if self.seconds else time
-        if not abs(time_ms) < _TIME_BOUND:
-            raise DataError(place, f"cannot read the timestamp '{text}'", "a finite number")
+        if not EARLIEST_MS <= time_ms <= LATEST_MS:
+            unit = "seconds" if self.seconds else "milliseconds"
+            hint = f"a number of {unit} here, years 1 to 9999 (with '# EOF': seconds)"
+            raise DataError(place, f"cannot read the timestamp '{text}'", hint)
         if not self.seconds and time != int(time):
             raise DataError(
                 place,
@@ -172,9 +174,12 @@ def _unescape(text: str) -> str:
 def _number(place: str, what: str, text: str) -> float:
     try:
         # Python reads 1_000 as a number, the formats do not.
-        return float(text.replace("_", "?"))
+        number = float(text.replace("_", "?"))
     except ValueError:
         raise DataError(place, f"cannot read the {what} '{text}'", "expected a number") from None
+    if overflows(text, number):
+        raise DataError(place, f"cannot read the {what} '{text}'", "it is too large; +Inf is data")
+    return number
 
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:

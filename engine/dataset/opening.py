@@ -36,6 +36,10 @@ def open_data(path: str) -> Dataset:
     from engine.recording.reading import Recording, is_recording
 
     try:
+        if not path:
+            raise DataError("--data", "the path is empty", "is a variable of the shell not set?")
+        if Path(path).is_fifo():
+            raise DataError(path, "is a pipe", "data is read more than once: write it to a file")
         if not Path(path).exists():
             raise DataError(path, "there is no such file or folder", f"expected {FORMS}")
         if is_recording(path):

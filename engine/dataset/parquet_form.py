@@ -24,7 +24,14 @@ from engine.dataset.long_form import (
     looks_like_seconds,
     number_codes,
 )
-from engine.dataset.times import NAIVE_NOTICE, parse_times
+from engine.dataset.times import (
+    EARLIEST_MS,
+    LATEST_MS,
+    NAIVE_NOTICE,
+    TIME_HINT,
+    out_of_calendar,
+    parse_times,
+)
 from engine.dataset.values import parse_values
 from engine.labels import METRIC_NAME
 
@@ -195,20 +202,20 @@ class _Reader:
                 raise DataError(
                     f"{self.path}: row {self.row + bad + 1}",
                     f"cannot read the timestamp '{texts[bad]}'",
-                    "unix milliseconds (1700000000000) or RFC 3339 (2026-01-02T03:04:05Z)",
+                    TIME_HINT,
                 )
             if naive:
                 self.notices[NAIVE_NOTICE] = None
             return times
         elif pa.types.is_floating(kind):
             numbers = column.to_numpy(zero_copy_only=False)
-            bad_rows = ~(np.abs(numbers) < 2.0**53)
+            bad_rows = ~((numbers >= EARLIEST_MS) & (numbers <= LATEST_MS))
             if bad_rows.any():
                 row = int(np.argmax(bad_rows))
                 raise DataError(
                     f"{self.path}: row {self.row + row + 1}",
                     f"cannot read the timestamp {numbers[row]}",
-                    "unix milliseconds as int64",
+                    TIME_HINT,
                 )
             whole: Int64Array = np.floor(numbers).astype(np.int64)
             return whole
@@ -219,6 +226,13 @@ class _Reader:
                 "unix milliseconds as int64, or a timestamp type",
             )
         found: Int64Array = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        wrong = out_of_calendar(found)
+        if wrong is not None:
+            raise DataError(
+                f"{self.path}: row {self.row + wrong + 1}",
+                f"cannot read the timestamp {found[wrong]}",
+                TIME_HINT,
+            )
         return found
 
     def _values(self, column: Column) -> Float64Array:

@@ -10,12 +10,27 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.series import Int64Array
+    from engine.series import BoolArray, Int64Array
 
+TIME_HINT = "unix milliseconds (1700000000000) or RFC 3339 (2026-01-02T03:04:05Z), years 1 to 9999"
+# What RFC 3339 can say. Beyond it, a number is in another unit than it was taken for.
+EARLIEST_MS = -62_135_596_800_000
+LATEST_MS = 253_402_300_799_999
 NAIVE_NOTICE = "timestamps without a time zone were read as UTC"
 _ZONE = r"(?:[Zz]|[+-]\d\d:?\d\d)$"
 _INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
 _NUMBER = r"-?\d{1,15}(?:\.\d+)?(?:[eE]\+?\d+)?"
+
+
+def out_of_calendar(times_ms: Int64Array) -> int | None:
+    """The position of the first time that RFC 3339 cannot say, None if there is none."""
+    outside = ~_in_calendar(times_ms)
+    return int(np.argmax(outside)) if outside.any() else None
+
+
+def _in_calendar(times_ms: Int64Array) -> BoolArray:
+    inside: BoolArray = (times_ms >= EARLIEST_MS) & (times_ms <= LATEST_MS)
+    return inside
 
 
 def parse_times(column: Sequence[str]) -> tuple[Int64Array, bool, int | None]:
@@ -23,7 +38,8 @@ def parse_times(column: Sequence[str]) -> tuple[Int64Array, bool, int | None]:
     import pandas as pd
 
     if all(map(_INTEGER.fullmatch, column)):
-        return np.array(column, dtype=object).astype(np.int64), False, None
+        whole = np.array(column, dtype=object).astype(np.int64)
+        return whole, False, out_of_calendar(whole)
     texts = pd.Series(column, dtype=object).str.strip()
     numeric = texts.str.fullmatch(_NUMBER).to_numpy(dtype=np.bool_)
     times = np.zeros(len(texts), dtype=np.int64)
@@ -39,5 +55,6 @@ def parse_times(column: Sequence[str]) -> tuple[Int64Array, bool, int | None]:
     bad[~numeric] = unreadable
     stamps = parsed.dt.tz_localize(None).to_numpy().astype("datetime64[ms]").astype(np.int64)
     times[~numeric] = stamps
+    bad |= ~_in_calendar(times)
     naive = not written.str.contains(_ZONE).all()
     return times, naive, int(np.argmax(bad)) if bad.any() else None

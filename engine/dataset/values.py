@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,21 @@ def format_value(value: np.float64) -> str:
     return "NaN" if bits == _PLAIN_NAN_BITS else f"NaN(0x{bits:016x})"
 
 
+def overflows(text: str, value: float) -> bool:
+    """Whether a number's text is larger than every float64, and no spelling of infinity."""
+    return math.isinf(value) and "inf" not in text.lower()
+
+
 def parse_values(column: Sequence[str]) -> tuple[Float64Array, int | None]:
     """float64[N] and the position of the first text that is no value."""
+    values, wrong = _parse(column)
+    if wrong is None:
+        infinite = np.flatnonzero(np.isinf(values)).tolist()
+        wrong = next((i for i in infinite if overflows(column[i], values[i])), None)
+    return values, wrong
+
+
+def _parse(column: Sequence[str]) -> tuple[Float64Array, int | None]:
     array = np.asarray(column, dtype=object)
     if not any("_" in text for text in column):
         try:

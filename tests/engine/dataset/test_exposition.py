@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,7 +53,7 @@ def test_openmetrics_has_seconds_and_its_histograms_are_classic_series(tmp_path:
         'h_bucket{le="1.0"}': [(at, 1.0)],
         "h_count": [(at, 2.0)],
         "h_sum": [(at, 3.5)],
-        'odd.name{a="b"}': [(at, 4.0)],
+        '{"odd.name", a="b"}': [(at, 4.0)],
     }
 
 
@@ -61,6 +62,8 @@ BROKEN: list[tuple[str, str | bytes, str, str]] = [
     ("data.prom", "up 1 5\nup fast 6\n", "data.prom:2: cannot read the value 'fast'", "number"),
     ("data.prom", "up 1 soon\n", "data.prom:1: cannot read the timestamp 'soon'", "number"),
     ("data.prom", "up 1 NaN\n", "data.prom:1: cannot read the timestamp 'NaN'", "number"),
+    ("data.prom", "up 1e400 5\n", "data.prom:1: cannot read the value '1e400'", "Inf"),
+    ("data.om", "up 1 1700000000000\n# EOF\n", "data.om:1: cannot read the timestamp", "seconds"),
     ("data.prom", "up 1 5.5\n", "data.prom:1: the timestamp '5.5' is not a whole number", "EOF"),
     ("data.prom", 'up{a="b} 1 5\n', "data.prom:1: is no sample", "expected"),
     ("data.prom", "up{a=b} 1 5\n", "data.prom:1: cannot read the labels {a=b}", "expected"),
@@ -109,3 +112,14 @@ def test_the_line_of_a_second_value_is_named(tmp_path: Path) -> None:
     path = written(tmp_path, "up 1 5\n\nup 2 5\n")
     (notice,) = open_data(path).notices
     assert notice.startswith(f"{path}:3: up has another value")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "data.csv")
+    with pytest.raises(StallwatchError, match=r"data\.csv: is a pipe"):
+        open_data(str(tmp_path / "data.csv"))
+
+
+def test_an_empty_path_is_not_the_current_folder() -> None:
+    with pytest.raises(StallwatchError, match="the path is empty"):
+        open_data("")

@@ -13,6 +13,7 @@ from engine.dataset import open_data
 from engine.dataset.csv_writing import write_csv
 from engine.dataset.exposition import write_openmetrics
 from engine.dataset.parquet_form import write_parquet
+from engine.dataset.times import EARLIEST_MS, LATEST_MS
 from engine.flush import Flush
 from engine.labels import Labels
 from engine.recording import Recorder
@@ -22,7 +23,7 @@ from engine.series import STALE_BITS, Series
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 NAMES = st.sampled_from(["a", "rank", "value", "timestamp", "label.x", "__derived__x", "é", "L"])
 LABELS = st.dictionaries(NAMES, TEXT, max_size=3)
-TIMES = st.integers(-(10**14), 10**14)
+TIMES = st.integers(EARLIEST_MS, LATEST_MS)
 BITS = st.one_of(
     st.integers(0, 2**64 - 1),
     st.sampled_from([STALE_BITS, 0x7FF8000000000000, 0x7FF0000000000000, 1, 1 << 63]),
