@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.dataset.dataset import MemoryDataset
+from engine.dataset.errors import DataError
 from engine.dataset.parquet_form import read_parquet
 from engine.recording.hourly import read_events
 
@@ -24,13 +25,21 @@ class FileCache:
         self._held: OrderedDict[tuple[str, str], tuple[MemoryDataset, int]] = OrderedDict()
         self._bytes = 0
 
-    def metrics(self, path: str, name: str) -> MemoryDataset:
-        """A metrics file, only the metric `name` if one is given. Raises DataError."""
-        # Retention may have removed the file since the manifest was read.
-        return self._get(
-            (path, name),
-            lambda: read_parquet(path, name) if Path(path).exists() else MemoryDataset(()),
-        )
+    def metrics(self, path: str, name: str, start_ms: int, end_ms: int) -> MemoryDataset:
+        """A metrics file of these times, only the metric `name` if one is given.
+
+        Raises DataError, also for a file whose samples are of other times.
+        """
+
+        def read() -> MemoryDataset:
+            # Retention may have removed the file since the manifest was read.
+            if not Path(path).exists():
+                return MemoryDataset(())
+            found = read_parquet(path, name)
+            _check_times(path, found, start_ms, end_ms)
+            return found
+
+        return self._get((path, name), read)
 
     def events(self, path: str) -> MemoryDataset:
         """An events file. Raises DataError."""
@@ -53,6 +62,17 @@ class FileCache:
             _, (_, dropped) = self._held.popitem(last=False)
             self._bytes -= dropped
         return found
+
+
+def _check_times(path: str, found: MemoryDataset, start_ms: int, end_ms: int) -> None:
+    for one in (*found.series, *found.derived):
+        if one.timestamps_ms[0] < start_ms or one.timestamps_ms[-1] > end_ms:
+            raise DataError(
+                path,
+                "is not the file that was recorded: its samples are of other times than the "
+                "manifest says",
+                "was it renamed or copied? put the recorded file back, or remove this one",
+            )
 
 
 def _bytes(dataset: MemoryDataset) -> int:

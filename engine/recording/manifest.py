@@ -12,13 +12,13 @@ import os
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from engine.dataset.errors import DataError
 from engine.recording.framing import sync_folder, write_all
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 NAME = "manifest.jsonl"
 VERSION = 1
@@ -133,7 +133,38 @@ def _entry(line: bytes) -> Entry | None:
         return None
     if not isinstance(entry, dict) or zlib.crc32(_compact(entry).encode()) != expected:
         return None
-    return entry
+    return entry if _well_formed(entry) else None
+
+
+# Fields that readers count on, by type of entry; other types are a newer version's.
+_FIELDS: Final[dict[str, dict[str, type]]] = {
+    "sealed": {"stem": str, "files": list},
+    "restart": {"t": int},
+    "rules": {"t": int, "hash": str},
+    "interval": {"file": str, "group": str, "interval_ms": int},
+    "removed": {"name": str},
+}
+_FILE_FIELDS: Final[dict[str, type]] = {"name": str, "class": str, "start_ms": int, "end_ms": int}
+_SLOT_FIELDS: Final[dict[str, type]] = {"file": str, "group": str, "runs": list}
+
+
+def _well_formed(entry: Entry) -> bool:
+    if not isinstance(entry.get("type"), str) or not _has(entry, _FIELDS.get(entry["type"], {})):
+        return False
+    files, slots = entry.get("files", []), entry.get("slots", [])
+    return (
+        isinstance(files, list)
+        and isinstance(slots, list)
+        and all(_has(row, _SLOT_FIELDS) for row in slots)
+        # A file of the folder, nowhere else.
+        and all(_has(one, _FILE_FIELDS) and Path(one["name"]).name == one["name"] for one in files)
+    )
+
+
+def _has(row: object, fields: Mapping[str, type]) -> bool:
+    return isinstance(row, dict) and all(
+        isinstance(row.get(name), kind) for name, kind in fields.items()
+    )
 
 
 def _compact(entry: Entry) -> str:

@@ -76,7 +76,13 @@ class Recording:
                 self._event_files.append(Part(-_EVER, _EVER, str(Path(path, name))))
         self._parts.sort(key=lambda part: part.start_ms)
         torn = sum(content.torn_bytes for content in self._open_hours.values())
-        self.notices = _notices(path, torn + manifest.torn_bytes, manifest.bad_lines, unlisted)
+        self.notices = (
+            *_notices(path, torn + manifest.torn_bytes, manifest.bad_lines, unlisted),
+            *(
+                f"{path}: {name} is missing, its hour has no data"
+                for name in _missing(path, self._entries)
+            ),
+        )
 
     @property
     def start_ms(self) -> int:
@@ -210,7 +216,9 @@ class Recording:
         return list(union(found))
 
     def _whole(self, part: Part, name: str) -> MemoryDataset:
-        return part.content if part.content is not None else self._files.metrics(part.path, name)
+        if part.content is not None:
+            return part.content
+        return self._files.metrics(part.path, name, part.start_ms, part.end_ms)
 
     def _series(self, part: Part, name: str) -> Sequence[Series]:
         whole = self._whole(part, name)
@@ -266,6 +274,19 @@ def _unlisted(path: str, listed: set[str], open_hours: set[str]) -> list[str]:
     )
 
 
+def _missing(path: str, entries: Sequence[Entry]) -> list[str]:
+    """Metrics files that somebody took away; what retention removed is logged as such."""
+    removed = {entry["name"] for entry in entries if entry["type"] == "removed"}
+    return sorted(
+        file["name"]
+        for entry in entries
+        for file in entry.get("files", ())
+        if file["class"] == "metrics"
+        and file["name"] not in removed
+        and not Path(path, file["name"]).exists()
+    )
+
+
 def _notices(
     path: str, torn_bytes: int, bad_lines: Sequence[int], unlisted: Sequence[str]
 ) -> tuple[str, ...]:
@@ -274,7 +295,7 @@ def _notices(
         notices.append(f"{path}: {torn_bytes} bytes of an unfinished write were left out")
     if bad_lines:
         numbers = ", ".join(map(str, bad_lines))
-        notices.append(f"{path}/{NAME}: lines that fail their checksum were left out: {numbers}")
+        notices.append(f"{path}/{NAME}: lines that are damaged were left out: {numbers}")
     if unlisted:
         notices.append(
             f"{path}: read though the manifest does not list them: {', '.join(unlisted)}"

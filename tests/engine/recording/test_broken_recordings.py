@@ -65,10 +65,20 @@ def cut(pattern: str) -> Callable[[Path], None]:
     return apply
 
 
+def signed(entry: dict[str, object]) -> str:
+    text = json.dumps(entry, separators=(",", ":"), sort_keys=True)
+    return f'{{"crc32":"{zlib.crc32(text.encode()):08x}","entry":{text}}}\n'
+
+
 def newer(folder: Path) -> None:
-    entry = json.dumps({"type": "recording", "version": 2}, separators=(",", ":"), sort_keys=True)
-    line = f'{{"crc32":"{zlib.crc32(entry.encode()):08x}","entry":{entry}}}\n'
-    (folder / "manifest.jsonl").write_text(line)
+    (folder / "manifest.jsonl").write_text(signed({"type": "recording", "version": 2}))
+
+
+def swap(folder: Path) -> None:
+    first, second = sorted(folder.glob("metrics-*"))
+    first.rename(folder / "aside")
+    second.rename(first)
+    (folder / "aside").rename(second)
 
 
 def journal(payload: bytes) -> Callable[[Path], None]:
@@ -84,6 +94,7 @@ READING: list[tuple[Callable[[Path], None], str, str]] = [
     (cut("metrics-*"), "rec/metrics-20231114T22.parquet: is not readable as Parquet", "complete"),
     (spoil("metrics-*", b""), "rec/metrics-20231114T22.parquet: is not readable", "complete"),
     (spoil("metrics-*", b"x" * 99), "rec/metrics-20231114T22.parquet: is not readable", "complete"),
+    (swap, "rec/metrics-20231114T22.parquet: is not the file that was recorded", "renamed"),
     (cut("events-*"), "rec/events-20231114T22.parquet: is not readable as a recording's", "remove"),
     (journal(b"what\n"), "rec/journal-20231114T22-9.swj: is no journal of this", "move it away"),
     (journal(b"{}\n"), "rec/journal-20231114T22-9.swj: is no journal of this", "move it away"),
@@ -120,12 +131,30 @@ def lines(folder: Path, change: Callable[[list[str]], list[str]]) -> None:
     path.write_text("".join(change(path.read_text().splitlines(keepends=True))))
 
 
+FILE = {"name": "metrics-1.parquet", "class": "metrics", "start_ms": 1, "end_ms": 2}
+# Whole lines with a right checksum, which nevertheless say nothing that can be used.
+ODD_ENTRIES: list[dict[str, object]] = [
+    {},
+    {"type": 5},
+    {"type": "sealed", "files": []},
+    {"type": "sealed", "stem": "a", "files": 5},
+    {"type": "sealed", "stem": "a", "files": [{**FILE, "end_ms": "2"}]},
+    {"type": "sealed", "stem": "a", "files": [{**FILE, "name": "/etc/passwd"}]},
+    {"type": "sealed", "stem": "a", "files": [{**FILE, "name": "../a.parquet"}]},
+    {"type": "sealed", "stem": "a", "files": [], "slots": [{"file": "a"}]},
+    {"type": "restart"},
+]
+
 HEALED: list[tuple[Callable[[Path], None], str]] = [
     (cut("manifest*"), "rec/manifest.jsonl: "),
     (lambda folder: lines(folder, lambda own: [own[0], "{}\n", *own[1:]]), "were left out: 2"),
     (lambda folder: lines(folder, lambda own: own[:1]), "the manifest does not list them"),
     (lambda folder: lines(folder, lambda own: []), "the manifest does not list them"),
     (lambda folder: (folder / "manifest.jsonl").unlink(), ""),
+    *(
+        (lambda folder, one=one: lines(folder, lambda own: [signed(one), *own[1:]]), "out: 1")
+        for one in ODD_ENTRIES
+    ),
     (add("x.parquet.tmp", b"x"), ""),
     (add("journal-20231114T22-9.swj", b"SW"), "2 bytes"),
     (add("journal-20231114T22-9.swj", b""), ""),
@@ -143,6 +172,14 @@ def test_what_can_be_read_all_the_same_is_read_and_told(
     assert notice in told or "the manifest does not list them" in told
     Recorder(str(folder)).close()
     assert read(folder)[0] == 2
+
+
+def test_an_hour_that_somebody_took_away_is_told(folder: Path) -> None:
+    file_of(folder, "metrics-*").unlink()
+    assert read(folder) == (
+        1,
+        (f"{folder}: metrics-20231114T22.parquet is missing, its hour has no data",),
+    )
 
 
 def as_nobody(folder: str) -> subprocess.CompletedProcess[str]:
