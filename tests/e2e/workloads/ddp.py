@@ -2,12 +2,12 @@
 
 Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME from the environment, as
 torchrun sets them. Every rank trains the same little network from the same seed for a fixed number
-of steps; --report names a file that receives, as JSON, this rank's pid and steps, twice a second,
-and at the end its step times. --trace names a file that receives the end of each step as a double,
+of steps; --report names a file that receives, as JSON, this rank's pid, steps, seconds slept and
+largest resident set, twice a second, and at the end its step times. --trace names a file that receives the end of each step as a double,
 in seconds of CLOCK_MONOTONIC.
 
 Exit status: 0 done; 3 the other rank was lost, and the RuntimeError that PyTorch raised for it was
-caught here.
+caught here; with --exec-at-end what `sh` says, which is 5.
 """
 
 from __future__ import annotations
@@ -15,12 +15,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import signal
 import struct
+import subprocess
 import sys
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PEER_LOST = 3
 WRITE_SECONDS = 0.5
@@ -39,6 +45,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sleep-rank", type=int, default=-1, metavar="RANK")
     parser.add_argument("--die-rank", type=int, default=-1, metavar="RANK")
     parser.add_argument("--die-at-step", type=int, default=-1, metavar="STEP")
+    parser.add_argument("--workers", type=int, default=0, help="forked, to load the batches")
+    parser.add_argument(
+        "--spawn-every", type=int, default=0, metavar="STEPS", help="run a program, load a library"
+    )
+    parser.add_argument("--exec-at-end", action="store_true", help="become another program")
     parser.add_argument("--trace", type=Path, help="where to write the end of each step")
     parser.add_argument("--report", type=Path, help="where to write the JSON")
     return parser.parse_args()
@@ -51,17 +62,56 @@ class Report:
         self._path = path
         self.facts: dict[str, object] = {"rank": rank, "pid": os.getpid(), "error": ""}
         self.times: list[float] = []
+        self.slept_seconds = 0.0
         self._written = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        """Be late; a busy machine makes it later, so the truth is measured."""
+        began = time.monotonic()
+        time.sleep(seconds)
+        self.slept_seconds += time.monotonic() - began
 
     def write(self, *, whole: bool = True) -> None:
         """Write the file by rename; without the step times when not `whole`."""
         if self._path is None or (not whole and time.monotonic() - self._written < WRITE_SECONDS):
             return
         scratch = self._path.with_suffix(f".{os.getpid()}")
-        facts = {**self.facts, "steps": len(self.times)}
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        facts = {
+            **self.facts,
+            "steps": len(self.times),
+            "slept_seconds": self.slept_seconds,
+            "max_rss_bytes": usage.ru_maxrss * 1024,
+        }
         scratch.write_text(json.dumps({**facts, "step_seconds": self.times} if whole else facts))
         scratch.replace(self._path)
         self._written = time.monotonic()
+
+
+def batches(options: argparse.Namespace) -> Iterator[Any]:
+    """The same batch for ever; with --workers from processes that are forked every 20 steps."""
+    import torch
+    from torch.utils.data import DataLoader
+
+    data = torch.randn(options.batch, options.dim)
+    while not options.workers:
+        yield data
+    while True:
+        yield from DataLoader([data] * 20, batch_size=None, num_workers=options.workers)  # type: ignore[arg-type]
+
+
+def spawn() -> None:
+    """What a training script does at times: fork, run a program, load and unload a library."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    subprocess.run(["true"], check=True)
+    import _ctypes
+    import ctypes
+
+    library = ctypes.CDLL("libutil.so.1")
+    _ctypes.dlclose(library._handle)
 
 
 def train(options: argparse.Namespace, report: Report) -> None:
@@ -76,22 +126,23 @@ def train(options: argparse.Namespace, report: Report) -> None:
     layers = [nn.Linear(options.dim, options.dim), nn.ReLU()] * 2
     model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers, nn.Linear(options.dim, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    data = torch.randn(options.batch, options.dim)
     report.write()
     time.sleep(options.pause)
     trace = options.trace.open("wb", buffering=0) if options.trace else None
-    step = 0
-    while options.steps == 0 or step < options.steps:
+    for step, data in enumerate(batches(options)):
+        if options.steps and step == options.steps:
+            break
+        if options.spawn_every and step % options.spawn_every == 0:
+            spawn()
         started = time.monotonic()
         loss = model(data).square().mean()
         if rank == options.sleep_rank:
-            time.sleep(options.sleep_before_backward)
+            report.sleep(options.sleep_before_backward)
         if rank == options.die_rank and step == options.die_at_step:
             os.kill(os.getpid(), signal.SIGKILL)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        step += 1
         report.times.append(time.monotonic() - started)
         report.write(whole=False)
         if trace is not None:
@@ -117,6 +168,8 @@ def main() -> int:
     # Ranks leave together; one that goes early would look like a lost peer.
     dist.barrier()
     dist.destroy_process_group()
+    if options.exec_at_end:
+        os.execv("/bin/sh", ["sh", "-c", "exit 5"])
     return 0
 
 
