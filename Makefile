@@ -6,7 +6,7 @@ PYTEST = .venv/bin/python -m pytest
 # A machine whose Python is started with PYTHONPATH or PYTHONHOME set must not leak into the venv.
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: run test check e2e soak demo venv venv-dev venv-e2e clean
+.PHONY: run test check e2e soak overhead demo venv venv-dev venv-e2e clean
 
 run: venv
 	@$(STALLWATCH) run $(ARGS)
@@ -30,6 +30,10 @@ e2e: venv-e2e
 # The shipped pack itself, durations undivided: about half an hour.
 soak: venv-e2e
 	@STALLWATCH_SOAK=1 $(PYTEST) tests/e2e/test_first_light.py $(ARGS)
+
+# What the agent costs a real training job, beside an A/A run: about twenty minutes.
+overhead: venv-e2e
+	@.venv/bin/python -m bench.overhead $(ARGS)
 
 venv:
 	@sh scripts/setup.sh
