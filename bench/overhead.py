@@ -61,7 +61,7 @@ class Job:
     """Two ranks that train until they are stopped."""
 
     def __init__(self, folder: Path, options: argparse.Namespace) -> None:
-        self._journals = [folder / f"rank{rank}.steps" for rank in (0, 1)]
+        self._traces = [folder / f"rank{rank}.steps" for rank in (0, 1)]
         self._ranks: list[subprocess.Popen[bytes]] = []
         common = {
             "WORLD_SIZE": "2",
@@ -72,10 +72,10 @@ class Job:
             "OMP_NUM_THREADS": "1",
         }
         shape = ("--dim", str(options.dim), "--batch", str(options.batch))
-        for rank, journal in enumerate(self._journals):
+        for rank, trace in enumerate(self._traces):
             command = (sys.executable, str(WORKLOAD), "--steps", "0", *shape)
             process = subprocess.Popen(
-                [*command, "--journal", str(journal)],
+                [*command, "--trace", str(trace)],
                 env={**os.environ, **common, "RANK": str(rank)},
                 stderr=subprocess.DEVNULL,
             )
@@ -84,18 +84,18 @@ class Job:
                 os.sched_setaffinity(process.pid, {cpus[rank % len(cpus)]})
             self._ranks.append(process)
 
-    def steps(self) -> list[np.ndarray]:
-        """Per rank float64[steps, 2]: begin and end."""
+    def ends(self) -> list[np.ndarray]:
+        """Per rank float64[steps]: when each step ended, in seconds of CLOCK_MONOTONIC."""
         found = []
-        for journal in self._journals:
-            data = journal.read_bytes() if journal.exists() else b""
-            found.append(np.frombuffer(data[: len(data) // 16 * 16]).reshape(-1, 2))
+        for trace in self._traces:
+            data = trace.read_bytes() if trace.exists() else b""
+            found.append(np.frombuffer(data[: len(data) // 8 * 8]))
         return found
 
     def wait_past(self, monotonic: float) -> None:
-        """Until the journals of both ranks reach a time."""
+        """Until both ranks have ended a step after a time."""
         deadline = time.monotonic() + 120
-        while not all(len(steps) and steps[-1, 1] > monotonic for steps in self.steps()):
+        while not all(len(ends) and ends[-1] > monotonic for ends in self.ends()):
             if any(rank.poll() is not None for rank in self._ranks):
                 raise Failure("a rank of the training job has ended")
             if time.monotonic() > deadline:
@@ -239,19 +239,17 @@ def measure(options: argparse.Namespace) -> Ratio:
             job.wait_past(time.monotonic() + 3)
             results = run_slices(agent, options)
             job.wait_past(time.monotonic())
-            steps = job.steps()
+            ends = job.ends()
         finally:
             agent.kill()
             job.kill()
     ratios = {}
     for idle in (False, True):
-        pairs = [
-            (step_seconds(a, steps), step_seconds(b, steps)) for i, a, b in results if i == idle
-        ]
+        pairs = [(step_seconds(a, ends), step_seconds(b, ends)) for i, a, b in results if i == idle]
         ratios[idle] = compare(pairs)
     spent, passed = (sum(each) for each in zip(*agent.cpu_seconds, strict=True))
     print(f"load at the end: {'/'.join(f'{each:.1f}' for each in os.getloadavg())}")
-    print(f"step: {1000 * np.median(np.diff(steps[0], axis=1)):.2f} ms, {len(steps[0])} steps")
+    print(f"step: {1000 * np.median(np.diff(ends[0])):.2f} ms, {len(ends[0])} steps")
     print(
         f"agent: {spent / passed:.4f} CPU seconds a second, {max(agent.rss_bytes) / 2**20:.0f} MiB"
     )

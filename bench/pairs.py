@@ -41,15 +41,15 @@ class Ratio:
 def step_seconds(slice_: Slice, ranks: Sequence[NDArray[np.float64]]) -> float:
     """The median step of a slice, averaged over ranks.
 
-    `ranks`: per rank float64[steps, 2], begin and end of each step. Steps that are not wholly
-    inside do not count. Raises ValueError for a slice without any.
+    `ranks`: per rank float64[steps], when each step ended; a step begins where the one before
+    ends. Steps that are not wholly inside do not count. Raises ValueError for a slice without any.
     """
     medians = []
-    for steps in ranks:
-        inside = steps[(steps[:, 0] >= slice_.start) & (steps[:, 1] <= slice_.end)]
-        if not len(inside):
+    for ends in ranks:
+        inside = ends[(ends >= slice_.start) & (ends <= slice_.end)]
+        if len(inside) < 2:
             raise ValueError(f"no step between {slice_.start:.1f} s and {slice_.end:.1f} s")
-        medians.append(float(np.median(inside[:, 1] - inside[:, 0])))
+        medians.append(float(np.median(np.diff(inside))))
     return sum(medians) / len(medians)
 
 

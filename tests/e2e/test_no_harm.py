@@ -104,9 +104,9 @@ def stopped(pid: int) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def jobs(
-    tmp_path_factory: pytest.TempPathFactory, make_netns_pair: Callable[[str], NetnsPair]
+    tmp_path_factory: pytest.TempPathFactory, make_lasting_netns_pair: Callable[[str], NetnsPair]
 ) -> Jobs:
-    pair = make_netns_pair("noharm")
+    pair = make_lasting_netns_pair("noharm")
     pair.quiet()
     return Jobs(pair, tmp_path_factory.mktemp("jobs"))
 

@@ -3,8 +3,8 @@
 Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME from the environment, as
 torchrun sets them. Every rank trains the same little network from the same seed for a fixed number
 of steps; --report names a file that receives, as JSON, this rank's pid, steps, seconds slept and
-largest resident set, twice a second, and at the end its step times. --trace names a file that receives the end of each step as a double,
-in seconds of CLOCK_MONOTONIC.
+largest resident set, twice a second, and at the end its step times. --trace names a file that
+receives the end of each step as a double, in seconds of CLOCK_MONOTONIC.
 
 Exit status: 0 done; 3 the other rank was lost, and the RuntimeError that PyTorch raised for it was
 caught here; with --exec-at-end what `sh` says, which is 5.
