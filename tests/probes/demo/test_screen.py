@@ -18,9 +18,16 @@ ALERT = Alert(
     last_evaluation_ms=1_012_000,
     evidence=(
         {
-            **{"rank": "0", "pid": 17, "comm": "python"},
-            **{"src": "10.98.0.1", "sport": 4000, "dst": "10.98.0.2", "dport": 29600},
-            **{"retransmits": 12, "first": 1000.0, "last": 1012.0},
+            "rank": "0",
+            "pid": 17,
+            "comm": "python",
+            "src": "10.98.0.1",
+            "sport": 4000,
+            "dst": "10.98.0.2",
+            "dport": 29600,
+            "retransmits": 12,
+            "first": 1000.0,
+            "last": 1012.0,
         },
     ),
 )
@@ -63,5 +70,6 @@ def test_an_alert_about_something_else_takes_one_line() -> None:
     out = io.StringIO()
     Story(Screen(out), "demo-1").other(ALERT)
     assert out.getvalue() == (
-        "1970-01-01T00:16:40Z  beside the demo: pending TaskRetransmits: Task demo-1 loses packets\n"
+        "1970-01-01T00:16:40Z  "
+        "beside the demo: pending TaskRetransmits: Task demo-1 loses packets\n"
     )
