@@ -52,7 +52,11 @@ class RunCommand:
         config = _configured(load_config(args.config), args)
         files = load_rules(config, args.rules)
         agent = Agent(config, files, load_probes(), load_delivery())
-        server = serve(config.listen, AgentView(agent))
+        try:
+            server = serve(config.listen, AgentView(agent))
+        except StallwatchError:
+            agent.stop()
+            raise
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
@@ -87,7 +91,10 @@ def report(agent: Agent, url: str) -> str:
     lines.append(f"rules     {rules} in {groups} groups of {len(agent.files)} files")
     receivers = ", ".join(receiver.name for receiver in agent.config.receivers)
     lines.append(f"receivers {receivers or 'none (alerts show on the API and in the log)'}")
-    lines.append(f"state     {agent.config.state_dir}")
+    kept = str(agent.config.state_dir)
+    if not agent.state.durable:
+        kept = f"in memory, for {kept} cannot be written (the log says why)"
+    lines.append(f"state     {kept}")
     lines.append(f"listening {url} (/metrics, /api/v1/alerts, /api/v1/query)")
     return "\n".join(lines)
 

@@ -83,11 +83,18 @@ class ProbeConfig(Section):
 
 
 def default_state_dir() -> Path:
-    """`/var/lib/stallwatch` as root, else below $XDG_STATE_HOME."""
+    """`/var/lib/stallwatch` as root, else below $XDG_STATE_HOME.
+
+    Also for a user without any home (a container's bare uid), who may have been given it.
+    """
+    system = Path("/var/lib/stallwatch")
     if os.geteuid() == 0:
-        return Path("/var/lib/stallwatch")
+        return system
     base = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(base) if base else Path.home() / ".local/state") / "stallwatch"
+    try:
+        return (Path(base) if base else Path.home() / ".local/state") / "stallwatch"
+    except RuntimeError:  # neither $HOME nor an entry in passwd
+        return system
 
 
 class Config(Section):

@@ -304,6 +304,8 @@ def _unusable(path: str, error: OSError) -> DataError:
         hint = f"choose a folder that {_user()} may write, or change its owner"
     elif isinstance(error, FileExistsError | NotADirectoryError):
         hint = "a recording is a folder; give the path of one, or of one to be made"
+    elif error.errno == errno.EROFS:
+        hint = "choose a folder that can be written (state_dir in stallwatch.yaml)"
     elif error.errno == errno.EIO:
         hint = "move that file away; what it holds is then missing"
     else:

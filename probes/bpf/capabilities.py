@@ -33,6 +33,8 @@ PURPOSES = {
     "dac_override": "write uprobe_events where the uprobe PMU is missing",
 }
 
+MEND_OTHERS = "run as root, or add CAP_SYS_PTRACE (docker: --cap-add SYS_PTRACE)"
+
 
 def parse_capabilities(hexadecimal: str) -> frozenset[str]:
     """Names of the set bits in a mask as /proc/PID/status prints it."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +10,7 @@ from probes.bpf import capabilities, compiler, syscall, tracefs
 from probes.bpf.errors import UnavailableError
 from probes.bpf.loader import ProgramType, load
 from probes.bpf.tracepoint import read_format
+from probes.bpf.trial import try_uprobe
 from probes.diagnosis.finding import Finding
 
 if TYPE_CHECKING:
@@ -147,26 +146,10 @@ def _trial() -> Iterator[Finding]:
         return
     try:
         yield Finding("BPF programs", "ok", "one was compiled, verified and loaded")
-        path, offset = _unused_function()
-        loaded.attach_uprobe("on_nothing", path, offset)
+        try_uprobe(loaded, "on_nothing")
         way = "the uprobe PMU" if capabilities.uprobe_pmu() is not None else "uprobe_events"
         yield Finding("uprobes", "ok", f"one was attached, by {way}")
     except UnavailableError as error:
         yield Finding("uprobes", "no", f"{error.detail}: no torch_step", error.mend)
     finally:
         loaded.close()
-
-
-def _unused_function() -> tuple[str, int]:
-    """A function of libbcc, which no other process maps: (file, offset in it).
-
-    Raises UnavailableError when the library's mapping cannot be found.
-    """
-    function = compiler.import_bcc().libbcc.lib.bpf_module_license
-    address = ctypes.cast(function, ctypes.c_void_p).value or 0
-    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
-        fields = line.split(maxsplit=5)
-        low, high = (int(part, 16) for part in fields[0].split("-"))
-        if low <= address < high and len(fields) == 6:
-            return os.fspath(fields[5].strip()), address - low + int(fields[2], 16)
-    raise UnavailableError("no_uprobe", "libbcc is mapped nowhere")

@@ -8,13 +8,18 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from probes.bpf import capabilities
 from probes.diagnosis.clock import read_clock
 from probes.diagnosis.finding import Finding
+from probes.gpu.nvml import Nvml, NvmlError, explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.config.model import Config
+
+# An hour's recording of a quiet node; with less there is no point in beginning.
+_LEAST_BYTES = 1 << 20
 
 
 def findings(config: Config) -> Iterator[Finding]:
@@ -27,22 +32,20 @@ def findings(config: Config) -> Iterator[Finding]:
 
 
 def _nvml() -> Finding:
-    mend = "only for GPU metrics: install the NVIDIA driver (docker: --gpus all)"
     try:
-        import pynvml
-    except ImportError:
-        return Finding("NVML", "degraded", "nvidia-ml-py is not installed", "make venv")
+        nvml = Nvml()
+    except NvmlError as error:
+        return Finding("NVML", "degraded", error.detail, error.mend)
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        return Finding("NVML", "degraded", str(error), mend)
-    try:
-        count = pynvml.nvmlDeviceGetCount()
-        return Finding("NVML", "ok", f"driver {pynvml.nvmlSystemGetDriverVersion()}, {count} GPUs")
-    except pynvml.NVMLError as error:
-        return Finding("NVML", "degraded", str(error), mend)
+        gpus = nvml.read()
+        refused = sorted({gpu.reason for gpu in gpus if gpu.reason})
+        if refused:
+            return Finding("NVML", "degraded", *explain(refused[0]))
+        return Finding("NVML", "ok", f"driver {nvml.driver()}, GPUs: {len(gpus)}")
+    except NvmlError as error:
+        return Finding("NVML", "degraded", error.detail, error.mend)
     finally:
-        pynvml.nvmlShutdown()
+        nvml.close()
 
 
 def _libtorch() -> Finding:
@@ -54,9 +57,12 @@ def _libtorch() -> Finding:
         closed += text is None
         mapped += b"libtorch_cpu.so" in (text or b"")
     detail = f"{mapped} of {len(pids)} processes map libtorch_cpu.so"
+    if closed and "sys_ptrace" in capabilities.read_privileges().effective:
+        # A security module's say, or another user namespace's.
+        return Finding("PyTorch", "ok", f"{detail}; {closed} cannot be looked into by anybody here")
     if closed:
-        mend = "run as root, or add CAP_SYS_PTRACE (docker: --cap-add SYS_PTRACE)"
-        return Finding("PyTorch", "degraded", f"{detail}; {closed} cannot be looked into", mend)
+        unseen = f"{detail}; {closed} cannot be looked into"
+        return Finding("PyTorch", "degraded", unseen, capabilities.MEND_OTHERS)
     return Finding("PyTorch", "ok", detail)
 
 
@@ -75,10 +81,13 @@ def _state_folder(folder: Path) -> Finding:
     place = folder
     while not os.access(place, os.F_OK) and place != place.parent:
         place = place.parent
-    if os.access(place, os.W_OK | os.X_OK) and place.is_dir():
-        return Finding("state folder", "ok", f"{folder} can be written")
     mend = "--state DIR, or state_dir in stallwatch.yaml (container: mount a volume there)"
-    return Finding("state folder", "no", f"{folder} cannot be written", mend)
+    if not (os.access(place, os.W_OK | os.X_OK) and place.is_dir()):
+        return Finding("state folder", "no", f"{folder} cannot be written", mend)
+    disk = os.statvfs(place)
+    if disk.f_bavail * disk.f_frsize < _LEAST_BYTES:
+        return Finding("state folder", "no", f"{folder} is on a full disk", mend)
+    return Finding("state folder", "ok", f"{folder} can be written")
 
 
 def _port(listen: str) -> Finding:

@@ -93,6 +93,13 @@ class Nvml:
             raise refusal(error) from error
         return [self._read_gpu(index) for index in range(count)]
 
+    def driver(self) -> str:
+        """The driver's version. Raises NvmlError."""
+        try:
+            return str(self._nvml.nvmlSystemGetDriverVersion())
+        except self._nvml.NVMLError as error:
+            raise refusal(error) from error
+
     def close(self) -> None:
         """Let go; the library stays loaded."""
         with contextlib.suppress(self._nvml.NVMLError):

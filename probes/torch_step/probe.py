@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from engine.readings import Gone, ProbeStatus, Produced, Watched
 from probes.bpf.errors import UnavailableError
 from probes.bpf.loader import BpfObject, ProgramType, load
+from probes.bpf.trial import try_uprobe
 from probes.libraries.hook import LinkerHook
 from probes.libraries.maps import identify, is_thread
 from probes.libraries.watch import Changes, LibraryWatch
@@ -49,7 +50,10 @@ class TorchStepProbe:
         self._accounts = Accounts()
         try:
             self._bpf = load(SOURCE, dict.fromkeys(PROGRAMS, ProgramType.UPROBE))
+            # Without a job there is nothing to attach to yet; that it will be refused shows now.
+            try_uprobe(self._bpf, "mark")
         except UnavailableError as error:
+            self.stop()
             self._off = error.status(self.name)
             return self._off
         try:
@@ -121,9 +125,9 @@ class TorchStepProbe:
 
     def _detail(self) -> str:
         count = len(self._watch.processes)
-        detail = f"{count} processes in {self._sites.count} files of {LIBRARY}"
+        detail = f"processes: {count}, files of {LIBRARY}: {self._sites.count}"
         if self._watch.unreadable:
-            detail += f"; {self._watch.unreadable} processes cannot be read"
+            detail += f", processes that cannot be read: {self._watch.unreadable}"
         return detail
 
     def _apply(self, changes: Changes) -> None:

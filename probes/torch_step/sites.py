@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.readings import ProbeStatus
+from probes.bpf import capabilities
 from probes.bpf.errors import UnavailableError
 from probes.elf.exits import find_exits
 from probes.elf.image import ElfError, Image
@@ -76,6 +77,8 @@ class Sites:
                 self._probe(site, image)
         except ElfError as error:
             site.reason, site.detail = "unreadable_library", str(error)
+            if isinstance(error.__cause__, PermissionError):
+                site.mend = capabilities.MEND_OTHERS
         except UnavailableError as error:
             self._release(site)
             site.reason, site.detail, site.mend = error.reason, error.detail, error.mend

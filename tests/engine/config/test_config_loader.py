@@ -109,3 +109,15 @@ def test_a_configuration_cannot_be_changed() -> None:
 
 def test_no_expected_message_shows_a_secret() -> None:
     assert not [case for case in CASES.glob("*.expected") if "s3cret" in case.read_text()]
+
+
+def test_a_user_without_a_home_keeps_its_state_in_the_systems_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr("os.geteuid", lambda: 54321)
+    monkeypatch.setattr("pathlib.Path.home", nowhere)
+    assert Config().state_dir == Path("/var/lib/stallwatch")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import socket
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,8 @@ from probes.diagnosis import node
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 def _states(config: Config) -> dict[str, tuple[str, str]]:
@@ -33,3 +36,11 @@ def test_a_state_folder_that_does_not_exist_yet_is_fine_below_one_that_can_be_wr
 def test_every_subject_is_answered_once() -> None:
     found = [finding.subject for finding in node.findings(Config())]
     assert found == ["NVML", "PyTorch", "state folder", "port", "clock"]
+
+
+def test_a_full_disk_is_a_no(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.statvfs(tmp_path)
+    full = os.statvfs_result([*real[:3], 0, 0, *real[5:]])
+    monkeypatch.setattr("probes.diagnosis.node.os.statvfs", lambda place: full)
+    found = _states(Config(state_dir=tmp_path / "state"))["state folder"]
+    assert found == ("no", f"{tmp_path}/state is on a full disk")
