@@ -51,6 +51,7 @@ def test_every_file_of_the_packages_is_in_it(wheel: frozenset[str]) -> None:
         "probes/*/program.bpf.c",
         "probes/bpf/kernel/**/*.h",
         "probes/bpf/words/*.h",
+        "probes/demo/recording/**/*.*",
     ],
 )
 def test_what_is_read_at_run_time_is_in_it(wheel: frozenset[str], pattern: str) -> None:
