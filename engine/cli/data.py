@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from engine.dataset import open_data
-from engine.timestamps import parse_timestamp
+from engine.timestamps import format_rfc3339, parse_timestamp
 from rules.errors import StallwatchError
 from rules.promql.ast import VectorSelector
 from rules.promql.parser import parse
@@ -36,10 +36,13 @@ def read_range(args: argparse.Namespace, data: Dataset) -> tuple[int, int]:
     start_ms = data.start_ms if args.start is None else read_time("--start", args.start)
     end_ms = data.end_ms if args.end is None else read_time("--end", args.end)
     if end_ms < start_ms:
-        raise StallwatchError(
-            "stallwatch: --end is before --start\n"
-            f"    hint: the data span {data.start_ms / 1000} to {data.end_ms / 1000}"
-        )
+        what = "--end is before --start"
+        if args.end is None:
+            what = "--start is after the last sample"
+        elif args.start is None:
+            what = "--end is before the first sample"
+        span = f"{format_rfc3339(data.start_ms)} to {format_rfc3339(data.end_ms)}"
+        raise StallwatchError(f"stallwatch: {what}\n    hint: the data span {span}")
     return start_ms, end_ms
 
 

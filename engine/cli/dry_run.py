@@ -149,6 +149,12 @@ def _tell_failures(result: ReplayResult) -> None:
             f"failed {times}, first at {format_rfc3339(failure.first_ms)}: {failure.message}",
             file=sys.stderr,
         )
+    if not result.evaluations:
+        span = f"{format_rfc3339(result.start_ms)} to {format_rfc3339(result.end_ms)}"
+        print(
+            f"warning: nothing was evaluated: no rule, or no evaluation time from {span}",
+            file=sys.stderr,
+        )
     for warning in result.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if result.template_errors:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
+from engine.timestamps import format_rfc3339
+from rules.errors import StallwatchError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -54,6 +57,10 @@ class EvaluationLog(Protocol):
         ...
 
 
+# A year at three seconds; beyond it, the end of the range is a typing error.
+MOST_TIMES = 10_000_000
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
     """`times_ms`: int64[T], when a group is evaluated. `resets_ms`: those of them before which
@@ -70,8 +77,17 @@ class Timeline:
 
 
 def grid(start_ms: int, end_ms: int, interval_ms: int) -> Int64Array:
-    """Multiples of the interval since 1970 with start <= t <= end (SEMANTICS line 2)."""
+    """Multiples of the interval since 1970 with start <= t <= end (SEMANTICS line 2).
+
+    Raises StallwatchError for more of them than anybody means.
+    """
     first = -(-start_ms // interval_ms) * interval_ms
+    if (end_ms - first) // interval_ms >= MOST_TIMES:
+        raise StallwatchError(
+            f"stallwatch: more than {MOST_TIMES:,} evaluation times from "
+            f"{format_rfc3339(start_ms)} to {format_rfc3339(end_ms)}\n"
+            "    hint: a nearer --start or --end, or a longer --interval"
+        )
     return np.arange(first, end_ms + 1, interval_ms, dtype=np.int64)
 
 

@@ -151,6 +151,9 @@ def test_a_rule_that_fails_is_told_once_on_stderr_and_exits_1(
         (["--interval", "0s"], "--interval: must be longer than 0"),
         (["--start", "yesterday"], "--start"),
         (["--start", "1700000100", "--end", "1700000000"], "--end is before --start"),
+        (["--start", "1800000000"], "--start is after the last sample"),
+        (["--end", "5"], "--end is before the first sample"),
+        (["--end", "253402300799"], "more than 10,000,000 evaluation times from 2023-11-14T22:13"),
         (["--data", "nowhere.csv"], "nowhere.csv"),
         (["--rules", "nowhere.yaml"], "nowhere.yaml"),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
@@ -176,3 +179,11 @@ def test_a_wrong_rule_file_is_shown_with_its_place(
     rules_file.write_text(RULES.replace("> 0.3", "> > 0.3"))
     assert dry_run(rules_file, data_file) == 2
     assert f"{rules_file}:8:" in capsys.readouterr().err
+
+
+def test_a_dry_run_that_evaluated_nothing_says_so(
+    rules_file: Path, data_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules_file.write_text("")
+    assert dry_run(rules_file, data_file) == 0
+    assert "warning: nothing was evaluated: no rule, or no evaluation" in capsys.readouterr().err

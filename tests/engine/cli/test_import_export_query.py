@@ -144,7 +144,7 @@ def test_without_a_range_the_whole_data_in_their_own_spacing(
         (["query", "c", "--data", "DATA", "--start", "noon"], "stallwatch: --start: cannot parse"),
         (["query", "c", "--data", "DATA", "--step", "0"], "stallwatch: --step: '0' is not a pos"),
         (["query", "c", "--data", "DATA", "--step", "x"], "stallwatch: --step: "),
-        (["query", "c", "--data", "DATA", "--end", "5"], "stallwatch: --end is before --start"),
+        (["query", "c", "--data", "DATA", "--end", "5"], "stallwatch: --end is before the first"),
         (["query", "c[1m]", "--data", "DATA"], "stallwatch: a range vector has no value"),
         (
             ["query", "c", "--data", "DATA", "--time", "5", "--end", "5"],
