@@ -42,6 +42,9 @@ METRICS: dict[str, Description] = {
     "stallwatch_flushes_missed_total": Description(
         "counter", "Flush times that passed while the agent could not run."
     ),
+    "stallwatch_stage_faults_total": Description(
+        "counter", "Faults of the agent's own that cost a reading, a flush or a slot, by stage."
+    ),
     "stallwatch_flush_seconds": Description("gauge", "Time the last flush took."),
     "stallwatch_tasks": Description("gauge", "Tasks with a live process here."),
     "stallwatch_series_refused_total": Description(

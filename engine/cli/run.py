@@ -65,7 +65,11 @@ class RunCommand:
             agent.start()
             print(report(agent, server.url), flush=True)
             while not stop.wait(1.0):
-                pass
+                if agent.fault:
+                    raise StallwatchError(
+                        f"stallwatch: {agent.fault}\n    hint: the log above has the traceback; "
+                        "start the agent again, and please report this"
+                    )
         finally:
             server.stop()
             agent.stop()

@@ -19,6 +19,7 @@ from engine.aggregate.identity import TaskDirectory
 from engine.aggregate.queue import ReadingQueue
 from engine.dataset.errors import DataError
 from engine.labels import Labels
+from engine.pipeline import resume
 from engine.pipeline.collector import Collector
 from engine.pipeline.evaluator import Evaluator
 from engine.pipeline.flusher import Flusher
@@ -30,7 +31,6 @@ from engine.recording import (
     RecordingLog,
     Retention,
     Unrecorded,
-    open_recording,
 )
 from engine.rulegroup.options import GroupOptions
 from engine.rulegroup.runner import GroupRunner, retire
@@ -74,6 +74,8 @@ class Agent:
     flusher: Flusher = field(init=False)
     evaluator: Evaluator = field(init=False)
     started: bool = False
+    # Why the agent cannot go on, "" while it can: a stage has ended that must not.
+    fault: str = ""
     _log: RecordingLog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,11 +85,15 @@ class Agent:
         self.recorder = open_recorder(config, self.recording)
         self._log = RecordingLog(self.recorder)
         logging.getLogger().addHandler(self._log)
-        self.store = self._refilled_store(now_ms)
+        recording = resume.complete(self.recorder, self.state)
+        self.store = Store()
+        resume.refill(self.store, recording, now_ms)
         self.delivery = self.open_delivery(config, self.state.path)
         self.telemetry.sources.append(self._counted_elsewhere)
         version = importlib.metadata.version("stallwatch")
         self.telemetry.set("stallwatch_build_info", 1, version=version)
+        for stage in ("evaluator", "flusher"):
+            self.telemetry.add("stallwatch_stage_faults_total", 0, stage=stage)
         queue = ReadingQueue(config.queue.size)
         settings = {name: dict(own.settings) for name, own in config.probes.items()}
         for name, own in config.probes.items():
@@ -99,8 +105,13 @@ class Agent:
             settings,
             poll_seconds=min(0.5, config.flush_interval.seconds / 4, config.queue.max_wait.seconds),
             clock=self.clock,
+            on_fault=self._failed,
         )
-        runners = self._runners(self.state.load(), now_ms)
+        states = self.state.load()
+        for key, state in states.items():
+            states[key] = self._after_downtime(state, now_ms)
+        runners = self._runners(states, now_ms)
+        resume.recall_evidence(runners, self.store, recording)
         self.evaluator = Evaluator(
             runners,
             self.store,
@@ -111,6 +122,7 @@ class Agent:
             config.flush_interval.ms,
             now_ms,
             clock=self.clock,
+            on_fault=self._failed,
         )
         base = Labels({"cluster": config.cluster, "node": config.node})
         self.flusher = Flusher(
@@ -120,10 +132,11 @@ class Agent:
             (self.store.append, self.recorder.write, self.evaluator.flushed),
             batch=config.queue.batch,
             max_wait_seconds=config.queue.max_wait.seconds,
+            on_fault=self._failed,
         )
         self.recorder.log_restart(now_ms)
         self._log_rules(runners, now_ms)
-        self._log_downtime(runners, now_ms)
+        resume.log_downtime(self.recorder, runners, now_ms)
 
     def start(self) -> None:
         """Start the stages, last one first, so that nothing is produced before it can be taken."""
@@ -148,15 +161,17 @@ class Agent:
 
     def reload(self, files: tuple[RuleFile, ...]) -> None:
         """Go on with other rules; state follows rule name and labels (SEMANTICS line 23)."""
-        now_ms = int(self.clock() * 1000)
-        old = {
-            (runner.group.file, runner.group.name): runner.state
-            for runner in self.evaluator.runners
-        }
-        self.files = files
-        runners = self._runners(old, now_ms)
-        self.evaluator.arrange(runners, now_ms)
-        self._log_rules(runners, now_ms)
+        with self.evaluator.evaluating:
+            now_ms = int(self.clock() * 1000)
+            old = {
+                (runner.group.file, runner.group.name): runner.state
+                for runner in self.evaluator.runners
+            }
+            self.files = files
+            runners = self._runners(old, now_ms)
+            resume.recall_evidence(runners, self.store, resume.complete(self.recorder, self.state))
+            self.evaluator.arrange(runners, now_ms)
+            self._log_rules(runners, now_ms)
 
     def group_options(self) -> GroupOptions:
         """What every rule group shares."""
@@ -180,44 +195,29 @@ class Agent:
         runners = []
         for group in (group for file in self.files for group in file.groups):
             state = states.pop((group.file, group.name), None)
-            if state is not None:
-                state = after_downtime(state, now_ms, options.max_down_ms)
             runners.append(GroupRunner(group, options, state))
-        for (file, name), state in states.items():
+        for key, state in states.items():
             settled = retire(state, now_ms, self.store)
-            with self.state.transaction() as connection:
-                self.state.forget(connection, file, name)
-                self.delivery.enqueue(connection, settled.transitions)
+            self.state.commit([], settled.transitions, self.delivery.enqueue, gone=[key])
+            resume.write_samples(self.recorder, settled.samples)
         return tuple(runners)
 
-    def _refilled_store(self, now_ms: int) -> Store:
-        """The live window, with what the recording still has of it."""
-        store = Store()
-        if isinstance(self.recorder, Unrecorded):
-            return store
-        try:
-            recording = open_recording(self.recorder.path)
-            store.refill(recording.with_derived(), now_ms)
-            store.refill_events(recording.all_events(now_ms - store.window_ms, now_ms))
-        except DataError as error:
-            LOG.warning("the live window starts empty: %s", error)
-        return store
+    def _after_downtime(self, state: GroupState, now_ms: int) -> GroupState:
+        """A saved state as this start takes it up."""
+        options = self.group_options()
+        own = (group for file in self.files for group in file.groups)
+        intervals = {(group.file, group.name): options.interval_of(group) for group in own}
+        interval_ms = intervals.get((state.file, state.group), 0)
+        return after_downtime(state, now_ms, options.max_down_ms, interval_ms)
+
+    def _failed(self, stage: str, error: BaseException) -> None:
+        self.fault = self.fault or f"the {stage} has failed: {type(error).__name__}: {error}"
 
     def _log_rules(self, runners: Iterable[GroupRunner], now_ms: int) -> None:
         self.recorder.log_rules(rules_hash(self.files), now_ms)
         for runner in runners:
             group = runner.group
             self.recorder.log_interval(group.file, group.name, runner.interval_ms)
-
-    def _log_downtime(self, runners: Iterable[GroupRunner], now_ms: int) -> None:
-        """The times at which a group was due while the agent was down."""
-        for runner in runners:
-            last_ms = runner.state.last_evaluation_ms
-            if last_ms is None:
-                continue
-            first_ms = last_ms + runner.interval_ms
-            for time_ms in range(first_ms, now_ms + 1, runner.interval_ms):
-                self.recorder.log_skipped(runner.group.file, runner.group.name, time_ms, "down")
 
     def _counted_elsewhere(self) -> list[OwnSample]:
         """Metrics that other stages keep themselves."""

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.aggregate.queue import FlushMark
+from engine.pipeline.stage import ignore_fault, start_stage
 from engine.readings import ProbeOptions, ProbeStatus, Produced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from engine.aggregate.queue import ReadingQueue
+    from engine.pipeline.stage import OnFault
     from engine.protocols import Probe
     from engine.readings import Reading
 
@@ -34,6 +36,7 @@ class Collector:
     settings: dict[str, dict[str, object]] = field(default_factory=dict)
     poll_seconds: float = 0.5
     clock: Callable[[], float] = time.time
+    on_fault: OnFault = ignore_fault
     missed: int = 0
     statuses: dict[str, ProbeStatus] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -42,8 +45,7 @@ class Collector:
 
     def start(self) -> None:
         """Attach the probes and begin; returns once each has said how it stands."""
-        self._thread = threading.Thread(target=self._run, name="collector", daemon=True)
-        self._thread.start()
+        self._thread = start_stage("collector", self._run, self.on_fault)
         self._ready.wait()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
@@ -116,7 +118,8 @@ class Collector:
     def _guard(self, probe: Probe, action: Callable[[], None]) -> None:
         try:
             action()
-        except Exception as error:  # a probe may be a third party's
+        # A probe may be a third party's, and a library under it may call `exit`.
+        except (Exception, SystemExit) as error:
             LOG.exception("probe %s failed and is switched off", probe.name)
             self.statuses[probe.name] = ProbeStatus(
                 probe.name,
@@ -127,5 +130,5 @@ class Collector:
             )
             try:
                 probe.stop()
-            except Exception:
+            except (Exception, SystemExit):
                 LOG.exception("probe %s could not be stopped", probe.name)

@@ -2,7 +2,8 @@
 
 Per group and time, in this order: evaluate, commit alert state and outbox in one transaction, then
 record. A kill between any two of them loses no message: either the transaction is there, with the
-message in the outbox, or the evaluation never happened.
+message in the outbox, or the evaluation never happened. What it wrote is in the transaction too,
+so that the next start can complete the recording.
 """
 
 from __future__ import annotations
@@ -11,22 +12,22 @@ import logging
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from engine.alerts.alert import AlertState
+from engine.pipeline.resume import write_evaluation
 from engine.pipeline.schedule import Schedule
+from engine.pipeline.stage import ignore_fault, start_stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from engine.flush import Flush
-    from engine.labels import Labels
     from engine.pipeline.schedule import Slot
+    from engine.pipeline.stage import OnFault
     from engine.protocols import Delivery
+    from engine.recording import Recorder, Unrecorded
     from engine.rulegroup.runner import GroupEvaluation, GroupRunner
-    from engine.series import Float64Array
     from engine.state import StateDb
     from engine.store import Store
     from engine.telemetry import Telemetry
@@ -36,24 +37,6 @@ LOG = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
 
 
-class EvaluationLog(Protocol):
-    """The recording, as far as rules write to it."""
-
-    def write_samples(
-        self, timestamp_ms: int, labels: Sequence[Labels], values: Float64Array
-    ) -> object:
-        """Samples that rules wrote at one time."""
-        ...
-
-    def log_evaluated(self, file: str, group: str, time_ms: int) -> object:
-        """A group was evaluated."""
-        ...
-
-    def log_skipped(self, file: str, group: str, time_ms: int, reason: str) -> object:
-        """A group was due and not evaluated."""
-        ...
-
-
 @dataclass(slots=True)
 class Evaluator:
     """Runs `runners` (file order) when their time has come and their flush is in the store."""
@@ -61,13 +44,16 @@ class Evaluator:
     runners: Sequence[GroupRunner]
     store: Store
     state: StateDb
-    recording: EvaluationLog
+    recording: Recorder | Unrecorded
     delivery: Delivery
     telemetry: Telemetry
     flush_interval_ms: int
     start_ms: int
     clock: Callable[[], float] = time.time
-    _schedule: Schedule = field(init=False)
+    on_fault: OnFault = ignore_fault
+    # Held while groups are evaluated; taken before _changed, never after it.
+    evaluating: threading.RLock = field(default_factory=threading.RLock)
+    _schedule: Schedule | None = None
     _flushed_ms: int = 0
     _stopped: bool = False
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -77,11 +63,16 @@ class Evaluator:
         self.arrange(self.runners, self.start_ms)
 
     def arrange(self, runners: Sequence[GroupRunner], start_ms: int) -> None:
-        """Run these groups from now on, the first slots after `start_ms`."""
-        with self._changed:
+        """Run these groups from now on, the first slots after `start_ms`.
+
+        A group that runs already goes on where it is: a time that waits for its flush is kept.
+        """
+        with self.evaluating, self._changed:
+            reached = self._reached()
+            after = tuple(reached.get(_place(runner)) for runner in runners)
             self.runners = runners
             intervals = tuple(runner.interval_ms for runner in runners)
-            self._schedule = Schedule(intervals, self.flush_interval_ms, start_ms)
+            self._schedule = Schedule(intervals, self.flush_interval_ms, start_ms, after)
             for runner in runners:
                 name = runner.group.name
                 self.telemetry.add("stallwatch_evaluations_total", 0, group=name)
@@ -92,8 +83,7 @@ class Evaluator:
 
     def start(self) -> None:
         """Begin."""
-        self._thread = threading.Thread(target=self._run, name="evaluator", daemon=True)
-        self._thread.start()
+        self._thread = start_stage("evaluator", self._run, self.on_fault)
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
         """Finish the evaluation under way, then end."""
@@ -110,18 +100,49 @@ class Evaluator:
             self._changed.notify_all()
 
     def _run(self) -> None:
-        while True:
+        while not self._stopped:
+            flushed_ms = self._flushed_ms
+            if not self.turn():
+                with self._changed:
+                    # What came since the look around must not wait for the next tick.
+                    if self._flushed_ms == flushed_ms:
+                        self._changed.wait(TICK_SECONDS)
+
+    def turn(self) -> bool:
+        """Evaluate every group that is due; False when none was."""
+        with self.evaluating:
             with self._changed:
-                if self._stopped:
-                    return
-                slots = self._schedule.ready(int(self.clock() * 1000), self._flushed_ms)
-                runners = self.runners
-                if not slots:
-                    self._changed.wait(TICK_SECONDS)
-                    continue
+                slots = self._ready()
             for slot in slots:
-                self.evaluate(runners[slot.group], slot)
-            self._count_alerts(runners)
+                self._evaluate_guarded(self.runners[slot.group], slot)
+            if slots:
+                self._count_alerts(self.runners)
+            return bool(slots)
+
+    def _ready(self) -> list[Slot]:
+        if self._stopped or self._schedule is None:
+            return []
+        return self._schedule.ready(int(self.clock() * 1000), self._flushed_ms)
+
+    def _reached(self) -> dict[tuple[str, str, int], int]:
+        """Per group that runs the last time that needs no evaluation any more."""
+        if self._schedule is None:
+            return {}
+        return {
+            _place(runner): self._schedule.reached_ms(index)
+            for index, runner in enumerate(self.runners)
+        }
+
+    def _evaluate_guarded(self, runner: GroupRunner, slot: Slot) -> None:
+        """A fault of ours makes the slot one that was skipped: nothing of it has happened."""
+        before = runner.state
+        try:
+            self.evaluate(runner, slot)
+        except Exception:
+            LOG.exception("group %s: the evaluation failed", runner.group.name)
+            runner.restore(before)
+            self.telemetry.add("stallwatch_stage_faults_total", stage="evaluator")
+            self.skip(runner, slot.time_ms, "fault")
 
     def evaluate(self, runner: GroupRunner, slot: Slot) -> GroupEvaluation:
         """One group at one time: evaluate, commit, record."""
@@ -130,9 +151,10 @@ class Evaluator:
         for skipped_ms in slot.skipped:
             self.skip(runner, skipped_ms, "overrun")
         result = runner.evaluate(slot.time_ms, self.store, self.store)
-        self.state.commit([runner.state], result.transitions, self.delivery.enqueue)
-        self._record(result)
-        self.recording.log_evaluated(file, name, slot.time_ms)
+        self.state.commit(
+            [runner.state], result.transitions, self.delivery.enqueue, samples=result.samples
+        )
+        write_evaluation(self.recording, file, name, slot.time_ms, result.samples)
         if result.transitions:
             self.delivery.wake()
         for failure in result.failures:
@@ -151,15 +173,6 @@ class Evaluator:
         self.recording.log_skipped(runner.group.file, name, time_ms, reason)
         self.telemetry.add("stallwatch_evaluations_skipped_total", group=name, reason=reason)
 
-    def _record(self, result: GroupEvaluation) -> None:
-        """Samples of one evaluation can have two times: removed rules end without the offset."""
-        by_time: dict[int, list[tuple[Labels, float]]] = {}
-        for sample in result.samples:
-            by_time.setdefault(sample.timestamp_ms, []).append((sample.labels, sample.value))
-        for timestamp_ms, samples in by_time.items():
-            values = np.array([value for _, value in samples], dtype=np.float64)
-            self.recording.write_samples(timestamp_ms, [own for own, _ in samples], values)
-
     def _count_alerts(self, runners: Sequence[GroupRunner]) -> None:
         counts = {AlertState.PENDING: 0, AlertState.FIRING: 0}
         for runner in runners:
@@ -169,3 +182,8 @@ class Evaluator:
                         counts[alert.state] += 1
         for state, count in counts.items():
             self.telemetry.set("stallwatch_alerts", count, state=state.value)
+
+
+def _place(runner: GroupRunner) -> tuple[str, str, int]:
+    """What a running group is known by on a reload."""
+    return runner.group.file, runner.group.name, runner.interval_ms

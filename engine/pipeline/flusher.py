@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import logging
 import resource
-import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.aggregate.queue import FlushMark
+from engine.pipeline.stage import ignore_fault, start_stage
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Sequence
 
     from engine.aggregate.aggregator import Aggregator
-    from engine.aggregate.queue import ReadingQueue
+    from engine.aggregate.queue import Item, ReadingQueue
     from engine.flush import Flush
+    from engine.pipeline.stage import OnFault
     from engine.readings import ProbeStatus
     from engine.telemetry import Telemetry
 
 LOG = logging.getLogger(__name__)
+# So many flushes in a row that fail leave the rules blind: the stage gives up, and says so.
+MAX_FAULTS = 3
 
 
 @dataclass(slots=True)
@@ -34,13 +38,14 @@ class Flusher:
     sinks: Sequence[Callable[[Flush], object]]
     batch: int = 512
     max_wait_seconds: float = 2.0
+    on_fault: OnFault = ignore_fault
+    _faults: int = 0
     _thread: threading.Thread | None = None
     _last_ms: int = field(default=0)
 
     def start(self) -> None:
         """Begin to take readings."""
-        self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
-        self._thread.start()
+        self._thread = start_stage("flusher", self._run, self.on_fault)
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
         """Take what is left in the queue, then end."""
@@ -51,10 +56,23 @@ class Flusher:
     def _run(self) -> None:
         while not self.queue.closed:
             for item in self.queue.take(self.batch, self.max_wait_seconds):
-                if isinstance(item, FlushMark):
-                    self.flush(item)
-                else:
-                    self.aggregator.add(*item)
+                self.take(item)
+
+    def take(self, item: Item) -> None:
+        """Take one item off the queue; one that cannot be taken is logged, counted and left."""
+        try:
+            if isinstance(item, FlushMark):
+                self.flush(item)
+                self._faults = 0
+            else:
+                self.aggregator.add(*item)
+        except Exception:
+            LOG.exception("the flusher cannot take %r", item)
+            self.telemetry.add("stallwatch_stage_faults_total", stage="flusher")
+            if isinstance(item, FlushMark):
+                self._faults += 1
+                if self._faults >= MAX_FAULTS:
+                    raise
 
     def flush(self, mark: FlushMark) -> None:
         """Make the flush that a mark asks for. A clock that went back makes none."""

@@ -77,7 +77,9 @@ def replay(
     fill: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> ReplayResult:
-    """Evaluate every rule at every time in [start, end] (default: all of the data).
+    """Evaluate every rule at every time in [start, end].
+
+    By default that is all of the data, and of a recording the evaluations after its last sample.
 
     Of a recording only the times are evaluated that were evaluated live; `fill` evaluates
     the skipped ones too. `interval_ms` is the interval of groups that name none; without it a
@@ -86,7 +88,7 @@ def replay(
     Raises DataError for data that turn out to be broken.
     """
     first = dataset.start_ms if start_ms is None else start_ms
-    last = dataset.end_ms if end_ms is None else end_ms
+    last = _end_ms(dataset) if end_ms is None else end_ms
     options = options or GroupOptions()
     if interval_ms is not None:
         files = [_with_interval(file, interval_ms) for file in files]
@@ -247,6 +249,14 @@ class _Run:
                 if before is None
                 else replace(before, count=before.count + 1)
             )
+
+
+def _end_ms(dataset: Dataset) -> int:
+    """The last sample's time, or that of a later evaluation: a group can be due between flushes."""
+    if not isinstance(dataset, EvaluationLog):
+        return dataset.end_ms
+    evaluated = (dataset.slots(*key).evaluated for key in dataset.groups)
+    return max([dataset.end_ms, *(int(times[-1]) for times in evaluated if len(times))])
 
 
 def _with_interval(file: RuleFile, interval_ms: int) -> RuleFile:

@@ -19,18 +19,27 @@ class Schedule:
     """The next time of each group, by its position in file order.
 
     A slot is ready once the flush that it must see is in the store: the last one at or before it.
-    `start_ms` is where it begins: slots at or before it are somebody else's.
+    `start_ms` is where it begins: slots at or before it are somebody else's. `after_ms`: per group
+    where it begins instead, None for `start_ms`.
     """
 
     intervals_ms: tuple[int, ...]
     flush_interval_ms: int
     start_ms: int
+    after_ms: tuple[int | None, ...] = ()
     _next_ms: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
+        after_ms = self.after_ms or (None,) * len(self.intervals_ms)
+        starts = (self.start_ms if own is None else own for own in after_ms)
         self._next_ms = [
-            self.start_ms - self.start_ms % interval + interval for interval in self.intervals_ms
+            start - start % interval + interval
+            for start, interval in zip(starts, self.intervals_ms, strict=True)
         ]
+
+    def reached_ms(self, group: int) -> int:
+        """The last time of a group that was given out or passed over."""
+        return self._next_ms[group] - self.intervals_ms[group]
 
     def following_ms(self) -> int | None:
         """The next time at which a group is due; None without groups."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
+from engine.rulegroup.state import is_too_long_down
 from engine.timestamps import format_rfc3339
 from rules.errors import StallwatchError
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from engine.rulegroup.options import GroupOptions
-    from engine.series import BoolArray, Int64Array
+    from engine.series import Int64Array
     from rules.model import Group
 
 
@@ -122,23 +123,11 @@ def timeline(
     if key is None:
         times_ms = times_ms[~np.isin(times_ms, _missed_by_all(log))]
     elif log.intervals.get(key) == interval_ms:
-        times_ms = times_ms[_was_evaluated(times_ms, log.slots(*key), interval_ms)]
+        times_ms = times_ms[np.isin(times_ms, log.slots(*key).evaluated)]
     else:
         times_ms = times_ms[~np.isin(times_ms, log.slots(*key).skipped)]
-    return Timeline(times_ms, _resets(times_ms, log.restarts, options.max_down_ms))
-
-
-def _was_evaluated(times_ms: Int64Array, slots: Slots, interval_ms: int) -> BoolArray:
-    """bool[T]: the logged times, and a time between an evaluated and a logged one.
-
-    The latter was evaluated and committed, but the agent was killed before it could log that.
-    """
-    logged = np.union1d(slots.evaluated, slots.skipped)
-    unlogged: BoolArray = ~np.isin(times_ms, logged)
-    after_evaluated = np.isin(times_ms - interval_ms, slots.evaluated)
-    before_logged = np.isin(times_ms + interval_ms, logged)
-    evaluated: BoolArray = np.isin(times_ms, slots.evaluated)
-    return evaluated | (unlogged & after_evaluated & before_logged)
+    resets_ms = _resets(times_ms, log.restarts, interval_ms, options.max_down_ms)
+    return Timeline(times_ms, resets_ms)
 
 
 def _missed_by_all(log: EvaluationLog) -> Int64Array:
@@ -151,11 +140,16 @@ def _missed_by_all(log: EvaluationLog) -> Int64Array:
     return missed
 
 
-def _resets(times_ms: Int64Array, restarts: Sequence[int], max_down_ms: int) -> frozenset[int]:
+def _resets(
+    times_ms: Int64Array, restarts: Sequence[int], interval_ms: int, max_down_ms: int
+) -> frozenset[int]:
     """First times after a restart that followed too long an outage."""
     resets = set()
     for restart_ms in restarts:
         after = int(np.searchsorted(times_ms, restart_ms, side="right"))
-        if 0 < after < len(times_ms) and restart_ms - int(times_ms[after - 1]) > max_down_ms:
+        if not 0 < after < len(times_ms):
+            continue
+        last_ms = int(times_ms[after - 1])
+        if is_too_long_down(last_ms, restart_ms, interval_ms, max_down_ms):
             resets.add(int(times_ms[after]))
     return frozenset(resets)

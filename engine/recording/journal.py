@@ -22,6 +22,7 @@ from engine.recording.slots import SlotLog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from engine.recording.slots import Run
     from engine.series import Float64Array, Int64Array
 
 
@@ -97,6 +98,12 @@ class Journal:
         head = {"k": "slot", "file": file, "group": group, "t": time_ms}
         self._append(head if reason is None else {**head, "reason": reason})
 
+    def write_run(self, file: str, group: str, run: Run, reason: str) -> None:
+        """Append skipped times of a group, equally spaced."""
+        start, end, step = run
+        head = {"k": "slot", "file": file, "group": group, "t": start, "end": end, "step": step}
+        self._append({**head, "reason": reason})
+
     def write_log(self, time_ms: int, line: str) -> None:
         """Append a line of the agent's own log."""
         self._append({"k": "log", "t": time_ms, "line": line})
@@ -146,7 +153,12 @@ def read_journal(path: str) -> JournalContent:
         if head["k"] == "samples":
             _take_samples(content, head, body)
         elif head["k"] == "slot":
-            content.slots.add(head["file"], head["group"], head["t"], head.get("reason"))
+            content.slots.add_run(
+                head["file"],
+                head["group"],
+                (head["t"], head.get("end", head["t"]), head.get("step", 0)),
+                head.get("reason"),
+            )
         elif head["k"] == "log":
             content.log.append((head["t"], head["line"]))
     return content

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from engine.flush import Flush, TaskEvent
     from engine.labels import Labels
     from engine.recording.manifest import Entry
+    from engine.recording.slots import Run
     from engine.series import Float64Array, Series
 
 HOUR_MS = 3_600_000
@@ -108,6 +109,12 @@ class Recorder:
         """A group missed a time: `down`, `overrun`, ..."""
         return self._write(
             timestamp_ms, lambda journal: journal.write_slot(file, group, timestamp_ms, reason)
+        )
+
+    def log_down(self, file: str, group: str, run: Run, timestamp_ms: int) -> bool:
+        """A group missed the times (first, last, step) before the agent's start at a time."""
+        return self._write(
+            timestamp_ms, lambda journal: journal.write_run(file, group, run, "down")
         )
 
     def write_log(self, timestamp_ms: int, line: str) -> bool:

@@ -43,6 +43,13 @@ class Runs:
                 return
         self.runs.append([time_ms, time_ms, 0])
 
+    def add_run(self, run: Run) -> None:
+        """Add equally spaced times."""
+        if run[0] == run[1]:
+            self.add(run[0])
+        else:
+            self.runs.append(list(run))
+
 
 def expand(runs: Iterable[Iterable[int]]) -> Int64Array:
     """All times of some runs, sorted, each once."""
@@ -62,10 +69,14 @@ class SlotLog:
 
     def add(self, file: str, group: str, time_ms: int, reason: str | None) -> None:
         """One slot; `reason` None: it was evaluated."""
+        self.add_run(file, group, (time_ms, time_ms, 0), reason)
+
+    def add_run(self, file: str, group: str, run: Run, reason: str | None) -> None:
+        """Equally spaced slots."""
         if reason is None:
-            self.evaluated.setdefault((file, group), Runs()).add(time_ms)
+            self.evaluated.setdefault((file, group), Runs()).add_run(run)
         else:
-            self.skipped.setdefault((file, group, reason), Runs()).add(time_ms)
+            self.skipped.setdefault((file, group, reason), Runs()).add_run(run)
 
     def to_json(self) -> list[dict[str, object]]:
         """Rows for the manifest."""

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from engine.flush import Flush
     from engine.labels import Labels
+    from engine.recording.slots import Run
     from engine.series import Float64Array
 
 
@@ -37,6 +38,10 @@ class Unrecorded:
         return self._refuse()
 
     def log_skipped(self, file: str, group: str, timestamp_ms: int, reason: str) -> bool:  # noqa: ARG002
+        """Not logged."""
+        return self._refuse()
+
+    def log_down(self, file: str, group: str, run: Run, timestamp_ms: int) -> bool:  # noqa: ARG002
         """Not logged."""
         return self._refuse()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,14 +13,19 @@ import numpy as np
 from engine.labels import Labels
 from engine.promql.engine import EvaluationError
 from engine.promql.value import Axis, Scalar, Vector
+from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.promql.value import Result
     from engine.rulegroup.options import GroupOptions
     from engine.series import Int64Array, Queryable
     from rules.model import Expression
     from rules.source import Span
+
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +53,14 @@ def evaluate_parts(
     """Evaluate at every time; where that fails, halve until the failing times stand alone.
 
     A failure belongs to one time: an instant query before and after it would have succeeded.
+    A fault of ours is such a failure too: it costs the rule that time and nothing else.
     """
     if not len(times_ms):
         return
     step_ms = int(times_ms[1] - times_ms[0]) if len(times_ms) > 1 else 0
     axis = Axis(times_ms - offset_ms, step_ms, rule=True)
     try:
-        result = options.evaluate(expression.tree, axis, queryable, options.engine)
+        result = _evaluate(expression, axis, queryable, options)
     except EvaluationError as error:
         if len(times_ms) == 1:
             yield Part(times_ms, None, str(error), _place(expression, error.span))
@@ -70,6 +79,26 @@ def evaluate_parts(
     for index in range(len(times_ms)):
         time = times_ms[index : index + 1]
         yield Part(time, None, "rule result is not a vector or scalar", _place(expression, None))
+
+
+def _evaluate(
+    expression: Expression, axis: Axis, queryable: Queryable, options: GroupOptions
+) -> Result:
+    try:
+        return options.evaluate(expression.tree, axis, queryable, options.engine)
+    except StallwatchError:
+        raise
+    except Exception as error:
+        LOG.debug("internal error in %s", expression.text, exc_info=True)
+        raise EvaluationError(fault(error)) from error
+
+
+def fault(error: Exception) -> str:
+    """A fault of ours in one line, with where in our code it was raised."""
+    where = ""
+    for frame in traceback.extract_tb(error.__traceback__)[-1:]:
+        where = f" ({'/'.join(Path(frame.filename).parts[-2:])}:{frame.lineno})"
+    return f"internal error: {type(error).__name__}: {error}{where}"
 
 
 def _place(expression: Expression, span: Span | None) -> str:

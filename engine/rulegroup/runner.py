@@ -18,7 +18,7 @@ from engine.rulegroup.alerting import watch
 from engine.rulegroup.output import RuleFailure, RuleOutput
 from engine.rulegroup.queries import query_at
 from engine.rulegroup.recording import record
-from engine.rulegroup.rows import evaluate_parts
+from engine.rulegroup.rows import evaluate_parts, fault
 from engine.rulegroup.state import GroupState, RuleState, adopt, disband, rule_keys
 from engine.series import STALE_NAN, Queryable, Sample
 from rules.model import AlertingRule
@@ -170,6 +170,13 @@ class GroupRunner:
             self._stale,
         )
 
+    def restore(self, state: GroupState) -> None:
+        """Go back to a state that `state` gave: an evaluation that was not committed never was."""
+        for key, runner in zip(self._keys, self.runners, strict=True):
+            runner.state = state.rules[key]
+        self._last_evaluation_ms = state.last_evaluation_ms
+        self._departed, self._stale = state.departed, state.stale
+
     @property
     def statuses(self) -> tuple[RuleStatus, ...]:
         """One per rule, in order."""
@@ -255,8 +262,7 @@ def _run_guarded(
         return runner.run(times_ms, store, collect)
     except Exception as error:
         LOGGER.exception("rule %s: internal error", runner.rule.name)
-        message = f"internal error: {type(error).__name__}: {error}"
-        failure = RuleFailure(runner.rule.name, int(times_ms[0]), message)
+        failure = RuleFailure(runner.rule.name, int(times_ms[0]), fault(error))
         return RuleOutput(failures=[failure], evaluations=1)
 
 

@@ -94,14 +94,24 @@ def disband(state: GroupState) -> GroupState:
     )
 
 
-def after_downtime(state: GroupState, now_ms: int, max_down_ms: int = MAX_DOWN_MS) -> GroupState:
+def is_too_long_down(last_ms: int, start_ms: int, interval_ms: int, max_down_ms: int) -> bool:
+    """Whether a group last evaluated at `last_ms` begins anew with a start at `start_ms`.
+
+    A group whose interval is longer than `max_down_ms` has to miss a time first.
+    """
+    return start_ms - last_ms > max(max_down_ms, interval_ms)
+
+
+def after_downtime(
+    state: GroupState, now_ms: int, max_down_ms: int = MAX_DOWN_MS, interval_ms: int = 0
+) -> GroupState:
     """The state with which a start at `now_ms` goes on.
 
     As it was, its clocks running, unless the group was last evaluated more than `max_down_ms`
-    ago: then empty, and what fired is owed its resolution.
+    ago (see `is_too_long_down`): then empty, and what fired is owed its resolution.
     """
     last = state.last_evaluation_ms
-    if last is None or now_ms - last <= max_down_ms:
+    if last is None or not is_too_long_down(last, now_ms, interval_ms, max_down_ms):
         return state
     departed = state.departed + _firing(state.rules.values())
     return GroupState(state.file, state.group, last, departed=departed)

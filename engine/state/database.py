@@ -13,13 +13,22 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.state.rows import SCHEMA, VERSION, read_groups, write_rule
+from engine.state.rows import (
+    SCHEMA,
+    VERSION,
+    read_evaluations,
+    read_groups,
+    write_evaluation,
+    write_rule,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from engine.alerts.alert import Alert
     from engine.rulegroup.state import GroupState, RuleKey, RuleState
+    from engine.series import Sample
+    from engine.state.rows import Evaluation
 
 LOGGER = logging.getLogger(__name__)
 BUSY_TIMEOUT_SECONDS = 5.0
@@ -93,6 +102,15 @@ class StateDb:
             self._saved = {key: dict(state.rules) for key, state in groups.items()}
             return groups
 
+    def evaluations(self) -> list[Evaluation]:
+        """Each group's last committed evaluation, for a recording that a kill cut short."""
+        with self._lock:
+            try:
+                return read_evaluations(self._connection)
+            except (sqlite3.Error, ValueError, TypeError) as error:
+                self._failed("the last evaluations cannot be read", error)
+                return []
+
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """One transaction: commits at the end, rolls back if the body raises.
@@ -133,6 +151,9 @@ class StateDb:
         connection.execute(
             "DELETE FROM rule_state WHERE file = ? AND group_name = ?", (file, group)
         )
+        connection.execute(
+            "DELETE FROM last_evaluation WHERE file = ? AND group_name = ?", (file, group)
+        )
         self._saved.pop((file, group), None)
 
     def commit(
@@ -142,10 +163,12 @@ class StateDb:
         enqueue: Callable[[sqlite3.Connection, Sequence[Alert]], None] | None = None,
         *,
         gone: Sequence[tuple[str, str]] = (),
+        samples: Sequence[Sample] | None = None,
     ) -> bool:
         """Save groups and hand their alerts to the outbox, all of it or nothing.
 
         `gone`: (file, name) of groups that no rule file has any more, to be forgotten.
+        `samples`: what the evaluation of the one group in `states` wrote (see `evaluations`).
 
         What the disk refuses (full, read-only, locked) is logged and counted, the alerts are kept
         for the next commit, and False is returned: evaluation goes on.
@@ -156,6 +179,8 @@ class StateDb:
                 with self.transaction() as connection:
                     for state in states:
                         self.save(connection, state)
+                        if samples is not None:
+                            write_evaluation(connection, state, samples)
                     for file, group in gone:
                         self.forget(connection, file, group)
                     if owed and enqueue is not None:

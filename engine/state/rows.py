@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from engine.alerts.alert import Alert, AlertState
 from engine.labels import Labels
 from engine.rulegroup.state import GroupState, RuleKey, RuleState
+from engine.series import Sample
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
 VERSION = 1
 SCHEMA = """
@@ -26,7 +30,53 @@ CREATE TABLE IF NOT EXISTS rule_state (
   alerts TEXT NOT NULL, series TEXT NOT NULL,
   PRIMARY KEY (file, group_name, rule, rule_labels, ordinal)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS last_evaluation (
+  file TEXT NOT NULL, group_name TEXT NOT NULL, time_ms INTEGER NOT NULL,
+  series TEXT NOT NULL, sample_values BLOB NOT NULL,
+  PRIMARY KEY (file, group_name)
+) WITHOUT ROWID;
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A group's last committed evaluation and what it wrote."""
+
+    file: str
+    group: str
+    time_ms: int
+    samples: tuple[Sample, ...]
+
+
+def write_evaluation(
+    connection: sqlite3.Connection, state: GroupState, samples: Sequence[Sample]
+) -> None:
+    """Replace a group's last evaluation. Values are kept as bits: a marker is a NaN of its own."""
+    connection.execute(
+        "INSERT OR REPLACE INTO last_evaluation VALUES (?, ?, ?, ?, ?)",
+        (
+            state.file,
+            state.group,
+            state.last_evaluation_ms,
+            json.dumps([(sample.timestamp_ms, sample.labels.pairs) for sample in samples]),
+            np.array([sample.value for sample in samples], dtype="<f8").tobytes(),
+        ),
+    )
+
+
+def read_evaluations(connection: sqlite3.Connection) -> list[Evaluation]:
+    """Every group's last evaluation."""
+    query = "SELECT file, group_name, time_ms, series, sample_values FROM last_evaluation"
+    found = []
+    for file, group, time_ms, series, values in connection.execute(query):
+        samples = tuple(
+            Sample(Labels(map(tuple, pairs)), stamp_ms, value)
+            for (stamp_ms, pairs), value in zip(
+                json.loads(series), np.frombuffer(values, dtype="<f8"), strict=True
+            )
+        )
+        found.append(Evaluation(file, group, time_ms, samples))
+    return found
 
 
 def write_rule(

@@ -63,13 +63,8 @@ def fill(data: Data) -> None:
         )
 
 
-def live(
-    group: Group, data: Data, folder: Path, kills: dict[int, int], unlogged: bool
-) -> list[Alert]:
-    """Run the stages as the agent does; `kills`: from a second of death to one of restart.
-
-    `unlogged`: each kill falls between the commit and the log of the evaluation.
-    """
+def live(group: Group, data: Data, folder: Path, kills: dict[int, int]) -> list[Alert]:
+    """Run the stages as the agent does; `kills`: from a second of death to one of restart."""
     over: list[Alert] = []
     runner, recorder, database, store = _start(group, folder, START * 1000)
     restart = 0
@@ -84,11 +79,10 @@ def live(
         done = runner.evaluate(flush.timestamp_ms, store, store)
         database.commit([runner.state], done.transitions)
         over += [own for own in done.transitions if own.state is AlertState.RESOLVED]
-        if second not in kills or not unlogged:
-            values = np.array([sample.value for sample in done.samples])
-            labels = [sample.labels for sample in done.samples]
-            recorder.write_samples(flush.timestamp_ms, labels, values)
-            recorder.log_evaluated(group.file, group.name, flush.timestamp_ms)
+        values = np.array([sample.value for sample in done.samples])
+        labels = [sample.labels for sample in done.samples]
+        recorder.write_samples(flush.timestamp_ms, labels, values)
+        recorder.log_evaluated(group.file, group.name, flush.timestamp_ms)
         if second in kills:
             restart = kills[second]
             recorder.close()
@@ -120,20 +114,16 @@ def _start(group: Group, folder: Path, now_ms: int) -> tuple[GroupRunner, Record
 
 
 @pytest.mark.parametrize(
-    ("kills", "unlogged"),
-    [
-        ({}, False),
-        ({280: 310, 500: 520, 1100: 1300}, False),
-        ({280: 290, 620: 700, 1100: 1300}, True),
-    ],
-    ids=["no kill", "killed pending, firing and resolved", "killed before the log"],
+    "kills",
+    [{}, {280: 310, 500: 520, 1100: 1300}],
+    ids=["no kill", "killed pending, firing and resolved"],
 )
 def test_the_dry_run_of_a_recording_equals_what_happened(
-    rules: Rules, data: Data, tmp_path: Path, kills: dict[int, int], unlogged: bool
+    rules: Rules, data: Data, tmp_path: Path, kills: dict[int, int]
 ) -> None:
     fill(data)
     group = made_group(rules)
-    happened = live(group, data, tmp_path, kills, unlogged)
+    happened = live(group, data, tmp_path, kills)
     result = replay([rules.file(group)], open_data(str(tmp_path / "recording")))
     assert list(result.alerts) == happened
     assert {own.labels.get("alertname") for own in happened} == {"Retransmits", "Stalled"}

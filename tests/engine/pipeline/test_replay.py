@@ -337,17 +337,6 @@ def test_live_and_replay_have_the_same_evidence(
     )  # fmt: skip
 
 
-def test_a_time_that_was_evaluated_but_not_logged_before_a_kill_is_evaluated(
-    rules: Rules, data: Data
-) -> None:
-    data.add(WAIT, 0, [0.5] * 10)
-    key = ("rules.yaml", "group")
-    logged = logged_data(data, {key: [0, 10, 60, 70]}, {key: [30, 40, 50]})
-    group = rules.group(rules.record("twice", "comm_wait_ratio * 2"), interval=10)
-    # 20 lies between an evaluated and a skipped time; 80 and 90 were never reached.
-    assert replay([rules.file(group)], logged).evaluations == 5
-
-
 def test_templates_query_at_the_time_of_their_evaluation(
     rules: Rules, data: Data, run_live: RunLive
 ) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from engine.alerts.alert import AlertState
 from engine.labels import Labels
+from engine.pipeline.replay import replay
 from engine.promql.engine import evaluate
 from engine.rulegroup.options import GroupOptions
 from engine.rulegroup.runner import GroupRunner, retire
@@ -139,10 +141,13 @@ def test_a_fault_in_one_rule_leaves_the_others_running(
     group = rules.group(rules.record("a", "bad"), rules.record("b", "wait"), interval=10)
     options = GroupOptions(evaluate=broken)
     live = run_live([group], data.add(WAIT, 0, [2]), end=0, options=options)
-    assert [own.message for own in live.evaluations[0].failures] == [
-        "internal error: ZeroDivisionError: oops"
-    ]
+    (failure,) = live.evaluations[0].failures
+    assert re.fullmatch(
+        r"internal error: ZeroDivisionError: oops \(rulegroup/test_runner.py:\d+\)", failure.message
+    )
     assert list(live.written()) == ['b{task_id="a"}']
+    result = replay([rules.file(group)], data.dataset(), options=options)
+    assert [own.message for own in result.failures] == [failure.message]
 
 
 def test_a_string_is_no_rule_result(rules: Rules, data: Data, run_live: RunLive) -> None:
