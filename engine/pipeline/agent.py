@@ -23,7 +23,7 @@ from engine.pipeline import resume
 from engine.pipeline.collector import Collector
 from engine.pipeline.evaluator import Evaluator
 from engine.pipeline.flusher import Flusher
-from engine.promql.engine import Options
+from engine.pipeline.window import live_window_ms
 from engine.recording import (
     FolderLockedError,
     Keep,
@@ -86,7 +86,7 @@ class Agent:
         self._log = RecordingLog(self.recorder)
         logging.getLogger().addHandler(self._log)
         recording = resume.complete(self.recorder, self.state)
-        self.store = Store()
+        self.store = Store(live_window_ms(self.files, self.group_options()))
         resume.refill(self.store, recording, now_ms)
         self.delivery = self.open_delivery(config, self.state.path)
         self.telemetry.sources.append(self._counted_elsewhere)
@@ -168,6 +168,8 @@ class Agent:
                 for runner in self.evaluator.runners
             }
             self.files = files
+            window_ms = live_window_ms(files, self.group_options())
+            self.store.window_ms = max(self.store.window_ms, window_ms)
             runners = self._runners(old, now_ms)
             resume.recall_evidence(runners, self.store, resume.complete(self.recorder, self.state))
             self.evaluator.arrange(runners, now_ms)
@@ -175,17 +177,7 @@ class Agent:
 
     def group_options(self) -> GroupOptions:
         """What every rule group shares."""
-        config = self.config
-        return GroupOptions(
-            interval_ms=config.evaluation_interval.ms,
-            external_labels=config.external_labels,
-            external_url=config.external_url,
-            max_down_ms=config.restart_grace.ms,
-            engine=Options(
-                lookback_ms=config.lookback.ms,
-                default_step_ms=config.evaluation_interval.ms,
-            ),
-        )
+        return GroupOptions.of(self.config)
 
     def _runners(
         self, states: dict[tuple[str, str], GroupState], now_ms: int

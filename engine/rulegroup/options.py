@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlencode
 
 from engine.promql.engine import Options, evaluate
 from engine.rulegroup.state import MAX_DOWN_MS
@@ -30,14 +31,16 @@ class Evaluate(Protocol):
 class GroupOptions:
     """The global settings. `query_offset_ms` and `interval_ms` hold where a group says nothing.
 
-    `external_labels` and `external_url` are what templates see. `max_down_ms`: after a longer
-    outage alert state starts anew. `engine.default_step_ms` follows `interval_ms`.
+    `external_labels` and `external_url` are what templates see. `listen`: where the API answers.
+    `max_down_ms`: after a longer outage alert state starts anew. `engine.default_step_ms` follows
+    `interval_ms`.
     """
 
     interval_ms: int = 10_000
     query_offset_ms: int = 0
     external_labels: Mapping[str, str] = field(default_factory=dict)
     external_url: str = ""
+    listen: str = ""
     max_down_ms: int = MAX_DOWN_MS
     engine: Options = field(default_factory=Options)
     evaluate: Evaluate = evaluate
@@ -47,6 +50,15 @@ class GroupOptions:
         engine = replace(self.engine, default_step_ms=self.interval_ms)
         object.__setattr__(self, "engine", engine)
 
+    def generator_url(self, expression: str) -> str:
+        """Where to see what an alert's expression gives now; "" where no API is known.
+
+        Prometheus links to its graph page. We have none, so it is the query itself on our API: a
+        link that always answers.
+        """
+        base = self.external_url or (f"http://{self.listen}" if self.listen else "")
+        return f"{base.rstrip('/')}/api/v1/query?{urlencode({'query': expression})}" if base else ""
+
     @classmethod
     def of(cls, config: Config, engine: Options | None = None) -> GroupOptions:
         """The settings of a configuration; `engine` for what it does not say."""
@@ -54,6 +66,7 @@ class GroupOptions:
             interval_ms=config.evaluation_interval.ms,
             external_labels=config.external_labels,
             external_url=config.external_url,
+            listen=config.listen,
             max_down_ms=config.restart_grace.ms,
             engine=replace(engine or Options(), lookback_ms=config.lookback.ms),
         )

@@ -109,7 +109,7 @@ class Overlay:
 
 
 class _Column:
-    """One series that grows at its end."""
+    """One series that grows, nearly always at its end."""
 
     __slots__ = ("_count", "_stamps", "_values")
 
@@ -119,11 +119,19 @@ class _Column:
         self._values: Float64Array = np.empty(16, dtype=np.float64)
 
     def extend(self, stamps: Int64Array, values: Float64Array) -> None:
-        """Append; a time that is not later than the newest is left out, as the store does."""
-        if self._count:
-            later = stamps > self._stamps[self._count - 1]
-            if not later.all():
-                stamps, values = stamps[later], values[later]
+        """Take in samples; of two at one time the first stays, as in the store.
+
+        Two rules can write one series in turns: each brings all of its times at once.
+        """
+        if self._count and len(stamps) and stamps[0] <= self._stamps[self._count - 1]:
+            known = self._stamps[: self._count]
+            fresh = ~np.isin(stamps, known)
+            both = np.concatenate((known, stamps[fresh]))
+            order = np.argsort(both, kind="stable")
+            # New arrays: someone may still hold a view of the old ones.
+            self._values = np.concatenate((self._values[: self._count], values[fresh]))[order]
+            self._stamps, self._count = both[order], len(both)
+            return
         end = self._count + len(stamps)
         if end > len(self._stamps):
             self._resize(max(end, 2 * self._count))

@@ -107,6 +107,7 @@ class RuleRunner:
                 file=group.file,
                 group=group.name,
                 limit=group.limit,
+                generator_url=options.generator_url(self.rule.expression.text),
                 writes=self.is_read,
             )
 

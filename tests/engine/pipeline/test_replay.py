@@ -352,3 +352,19 @@ def test_templates_query_at_the_time_of_their_evaluation(
     assert alert.annotations["text"] == "1.7"
     assert alert.annotations["wrong"].startswith("<error expanding template: ")
     assert "query 'sum('" in alert.annotations["wrong"]
+
+
+def test_two_rules_that_write_one_series_in_turns_do_so_in_a_dry_run_too(
+    rules: Rules, data: Data, run_live: RunLive
+) -> None:
+    data.add(WAIT, 0, [0.5, 0.1, 0.5, 0.1, 0.5, 0.1])
+    group = rules.group(
+        rules.record("state", "max by (task_id) (comm_wait_ratio > 0.3)"),
+        rules.record("state", "max by (task_id) (comm_wait_ratio <= 0.3)"),
+        rules.alert("Any", "count_over_time(state[1m]) > 4"),
+        rules.alert("Now", "state == 0.1"),
+        interval=10,
+    )
+    live = run_live([group], data, end=50)
+    result = replay([rules.file(group)], data.dataset(), 0, 50_000)
+    assert list(result.alerts) == live.alerts

@@ -150,6 +150,27 @@ def test_a_fault_in_one_rule_leaves_the_others_running(
     assert [own.message for own in result.failures] == [failure.message]
 
 
+@pytest.mark.parametrize(
+    ("options", "url"),
+    [
+        (GroupOptions(), ""),
+        (GroupOptions(listen="127.0.0.1:9466"), "http://127.0.0.1:9466/api/v1/query?query=x+%3E+1"),
+        (
+            GroupOptions(external_url="https://node/sw/", listen="127.0.0.1:9466"),
+            "https://node/sw/api/v1/query?query=x+%3E+1",
+        ),
+    ],
+    ids=["no API", "where it listens", "the external URL"],
+)
+def test_an_alert_links_to_the_query_that_raised_it(
+    rules: Rules, data: Data, run_live: RunLive, options: GroupOptions, url: str
+) -> None:
+    data.add(Labels.of(__name__="x"), 0, [2])
+    group = rules.group(rules.alert("High", "x > 1"), interval=10)
+    (alert,) = run_live([group], data, end=0, options=options).alerts
+    assert alert.generator_url == url
+
+
 def test_a_string_is_no_rule_result(rules: Rules, data: Data, run_live: RunLive) -> None:
     live = run_live([rules.group(rules.record("text", '"hello"'), interval=10)], data, end=0)
     assert [failure.message for failure in live.evaluations[0].failures] == [
