@@ -9,6 +9,7 @@ they show is what the method and the machine make of no effect at all. See bench
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
 import signal
@@ -116,6 +117,8 @@ class Agent:
     folder: Path
     cpu_seconds: list[tuple[float, float]] = field(default_factory=list)
     rss_bytes: list[int] = field(default_factory=list)
+    slices: int = 0
+    shared_slices: int = 0
     hits: float = 0.0
     _process: subprocess.Popen[bytes] | None = None
     _url: str = ""
@@ -142,7 +145,9 @@ class Agent:
             time.sleep(0.1)
 
     def measure(self, seconds: float) -> None:
-        """Let a slice pass; note what the agent uses."""
+        """Let a slice pass; note what the agent uses, and who else has BPF programs here."""
+        self.slices += 1
+        self.shared_slices += bool(bpf_users() - {self._process and self._process.pid})
         if self._process is None:
             time.sleep(seconds)
             return
@@ -182,6 +187,16 @@ class Agent:
 
     def _tail(self) -> str:
         return "\n".join((self.folder / "agent.log").read_text().splitlines()[-12:])
+
+
+def bpf_users() -> set[int]:
+    """Processes that hold BPF programs: their probes may cost the job something at all times."""
+    found = set()
+    for fd in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if "bpf-prog" in str(fd.readlink()):
+                found.add(int(fd.parts[2]))
+    return found
 
 
 def _cpu_ticks(stat: str) -> int:
@@ -249,6 +264,7 @@ def measure(options: argparse.Namespace) -> Ratio:
         ratios[idle] = compare(pairs)
     spent, passed = (sum(each) for each in zip(*agent.cpu_seconds, strict=True))
     print(f"load at the end: {'/'.join(f'{each:.1f}' for each in os.getloadavg())}")
+    print(f"slices beside another user of BPF: {agent.shared_slices} of {agent.slices}")
     print(f"step: {1000 * np.median(np.diff(ends[0])):.2f} ms, {len(ends[0])} steps")
     print(
         f"agent: {spent / passed:.4f} CPU seconds a second, {max(agent.rss_bytes) / 2**20:.0f} MiB"
@@ -265,6 +281,7 @@ def main() -> int:
     if os.geteuid() != 0:
         print("overhead: uprobes need root; mend: sudo make overhead", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the job must not outlive this
     try:
         ratio = measure(options)
     except Failure as failure:
