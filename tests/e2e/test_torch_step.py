@@ -209,7 +209,8 @@ def test_a_rank_that_is_late_makes_the_other_wait_and_not_itself(
         pids = [job.report(rank)["pid"] for rank in range(2)]
         waits.append([total(readings, "comm_wait_seconds_total", pid) / 100 for pid in pids])
     growth = [late - clean for clean, late in zip(*waits, strict=True)]
-    assert growth[0] == pytest.approx(0.050, rel=0.15)
+    # 50 ms, and what a busy machine added to them.
+    assert growth[0] == pytest.approx(job.report(1)["slept_seconds"] / 100, rel=0.15)
     assert growth[1] < 0.005
 
 
