@@ -50,7 +50,10 @@ any_python() {
   done
 }
 
-apt() { DEBIAN_FRONTEND=noninteractive apt-get "$@" </dev/null >>"$log" 2>&1; }
+# A machine that has just booted may still be upgrading itself: wait for its lock.
+apt() {
+  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 "$@" </dev/null >>"$log" 2>&1
+}
 
 install_packages() {
   missing="$(missing_packages)"

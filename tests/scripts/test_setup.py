@@ -43,7 +43,7 @@ esac
 APT = """#!/bin/sh
 echo "apt-get $*" >>"$CALLS"
 case "$*" in *"${LACKS-nothing}"*) echo "E: Unable to locate package $LACKS"; exit 100 ;; esac
-case "$*" in update) exit "${UPDATE-0}" ;; esac
+case "$*" in *" update") exit "${UPDATE-0}" ;; esac
 case "$*" in *python3-venv*)
   mkdir -p "$SYSTEM/bin"
   cp "$DISTRIBUTION" "$SYSTEM/bin/python3" ;; esac
@@ -135,10 +135,8 @@ def test_root_on_a_bare_debian_gets_everything_from_the_distribution(machine: Ma
         f"setup: making .venv with {system}/bin/python3 (Python 3.11.2)",
         "setup: installing stallwatch and what it needs",
     ]
-    assert calls[:2] == [
-        "apt-get update",
-        "apt-get install -y --no-install-recommends python3-bpfcc python3-venv",
-    ]
+    install = "install -y --no-install-recommends python3-bpfcc python3-venv"
+    assert [call.partition("=120 ")[2] for call in calls[:2]] == ["update", install]
     assert (machine.venv / "site/bcc").resolve() == system / "lib/python3/dist-packages/bcc"
 
 
