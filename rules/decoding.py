@@ -37,7 +37,7 @@ def read_source(path: str | Path) -> Source:
     """
     try:
         # Not blocking: opening a named pipe would wait for ever for somebody to write to it.
-        with open(path, "rb", opener=_open_at_once) as file:
+        with open(path, "rb", opener=open_at_once) as file:
             content = file.read(LARGEST_FILE_BYTES + 1)
             if not content and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
                 raise UnreadableError(f"{path}: a pipe that nobody writes to")
@@ -48,7 +48,8 @@ def read_source(path: str | Path) -> Source:
     return decode(str(path), content)
 
 
-def _open_at_once(path: str, flags: int) -> int:
+def open_at_once(path: str, flags: int) -> int:
+    """An opener for `open` that does not wait for the other end of a named pipe."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     os.set_blocking(descriptor, True)
     return descriptor

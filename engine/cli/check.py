@@ -6,8 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from engine.config.masking import masked
 from rules.decoding import read_source
-from rules.document import Mapping, compose
+from rules.document import Mapping, Scalar, compose
+from rules.fields import nearest
 from rules.loader import find_files, load_source
 from rules.portable import portability
 from rules.source import ProblemsError
@@ -17,15 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from rules.document import Node
     from rules.loader import Names
-    from rules.source import Problem, Source
+    from rules.source import Problem, Span
 
 # Keys that only a stallwatch.yaml has at its top.
 _CONFIGURATION_KEYS = frozenset({
     "listen", "state_dir", "flush_interval", "evaluation_interval", "rule_files", "receivers",
-    "route", "retention", "queue", "probes", "external_labels", "cluster", "node",
+    "route", "retention", "queue", "probes", "external_labels", "cluster", "node", "lookback",
+    "restart_grace", "external_url",
 })  # fmt: skip
 _RULE_KEYS = frozenset({"groups", "apiVersion", "kind", "spec"})
+# Rules without a group around them, and other files without secrets.
+_RULE_LIKE = _RULE_KEYS | {"alert", "record", "expr", "rules", "tests"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,8 @@ def check_file(path: Path, names: Names = "utf8", *, portable: bool = False) -> 
         source = read_source(path)
     except ProblemsError as error:
         return Checked(str(path), "rules", error.problems)
-    if _is_configuration(source):
+    root = compose(source).root
+    if _is_configuration(root, path):
         # pydantic is slow to import, and most checks are of rules.
         from engine.config.loader import load_source as load_configuration
 
@@ -113,6 +120,9 @@ def check_file(path: Path, names: Names = "utf8", *, portable: bool = False) -> 
         return Checked(str(path), "configuration", problems)
     loaded = load_source(source, names)
     problems = loaded.problems
+    if not _holds(root, _RULE_LIKE):
+        # It may be a configuration that is too broken to be known as one, secrets and all.
+        problems = masked(problems, _values(root))
     if loaded.file is None:
         return Checked(str(path), "rules", problems)
     groups = loaded.file.groups
@@ -123,12 +133,23 @@ def check_file(path: Path, names: Names = "utf8", *, portable: bool = False) -> 
     )
 
 
-def _is_configuration(source: Source) -> bool:
-    root = compose(source).root
-    if not isinstance(root, Mapping):
+def _is_configuration(root: Node | None, path: Path) -> bool:
+    if not isinstance(root, Mapping) or _holds(root, _RULE_KEYS):
         return False
-    keys = {entry.key.value for entry in root.entries}
-    return bool(keys & _CONFIGURATION_KEYS) and not keys & _RULE_KEYS
+    if path.stem == "stallwatch":
+        return True
+    known = _CONFIGURATION_KEYS | _RULE_KEYS
+    return any(nearest(entry.key.value, known) in _CONFIGURATION_KEYS for entry in root.entries)
+
+
+def _holds(root: Node | None, keys: frozenset[str]) -> bool:
+    return isinstance(root, Mapping) and any(root.get(key) is not None for key in keys)
+
+
+def _values(root: Node | None) -> tuple[Span, ...]:
+    if isinstance(root, Mapping):
+        return tuple(entry.value.span for entry in root.entries)
+    return (root.span,) if isinstance(root, Scalar) else ()
 
 
 def _print(checked: Sequence[Checked]) -> None:

@@ -48,9 +48,22 @@ def report_all(
         for loc in (detail["loc"] for detail in details if detail["type"] == "extra_forbidden")
     }
     for detail in details:
-        # A field that stands there misspelt is not missing as well.
-        if detail["type"] != "missing" or detail["loc"] not in misspelt:
+        # A field that stands there misspelt is not missing as well, and a secret that could not
+        # be read is not also a wrong one.
+        missing = detail["type"] == "missing" and detail["loc"] in misspelt
+        if not missing and not _unread(detail, root, model, report):
             _report(detail, root, model, report, what)
+
+
+def _unread(detail: ErrorDetails, root: Mapping, model: type[BaseModel], report: Report) -> bool:
+    """Whether the complaint is about a secret whose reading is reported already."""
+    *above, last = detail["loc"] or ("",)
+    parent = _walk(tuple(above), root, model)[0]
+    if not isinstance(parent, Mapping):
+        return False
+    entries = (parent.get(str(last)), parent.get(f"{last}_file"))
+    told = {problem.span for problem in report.problems if problem.code == "secret"}
+    return any(entry is not None and entry.value.span in told for entry in entries)
 
 
 def _report(

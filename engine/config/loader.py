@@ -68,7 +68,9 @@ def load_source(
     if not isinstance(document.root, Mapping):
         message = "a configuration is a mapping of 'name: value' lines"
         report.add(document.root.span, message, "such as 'listen: 127.0.0.1:9466'", "config")
-        return None, report.ordered()
+        # A secret's own file, handed over by mistake, looks like this.
+        lone = (document.root.span,) if isinstance(document.root, Scalar) else ()
+        return None, masked(report.ordered(), lone)
     secrets = SecretReader(report, folder)
     config = _build(secrets, document.root, installed() if kinds is None else kinds)
     return (None if report.failed else config), masked(report.ordered(), secrets.exposed)

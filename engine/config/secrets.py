@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, get_args
 from pydantic import BaseModel, SecretStr
 
 from engine.config.plain import plain
+from rules.decoding import open_at_once
 from rules.document import Mapping, Scalar
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class SecretReader:
             return SecretStr("unset")
         path = self.folder / node.value
         try:
-            with path.open("rb") as file:
+            with open(path, "rb", opener=open_at_once) as file:
                 text = file.read(LARGEST_SECRET_BYTES).decode().strip()
         except (OSError, ValueError) as error:
             said = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"

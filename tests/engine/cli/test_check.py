@@ -81,3 +81,36 @@ def test_a_directory_stands_for_its_files(folder: Path, capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     assert out.count("SUCCESS") == 2
     assert out.count("FAILED") == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://hooks.example/S3CR3T\n",
+        "webhook_url: https://hooks.example/S3CR3T\n",
+        "receivers:\n- name: a\n  webhook_configs:\n  - url: https://hooks.example/S3CR3T: x\n",
+        'receivers:\n- name: a\n  webhook_configs:\n  - url: "https://hooks.example/S3CR3T\n',
+    ],
+)
+def test_a_file_too_broken_to_be_known_shows_no_secret(
+    folder: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("conf.yaml").write_text(text)
+    assert main(["check", "conf.yaml"]) == 1
+    assert main(["check", "conf.yaml", "--format", "json"]) == 1
+    assert main(["notify", "test", "--config", "conf.yaml"]) == 2
+    assert "S3CR3T" not in str(capsys.readouterr())
+
+
+def test_a_misspelt_configuration_is_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("conf.yaml").write_text("listenn: 127.0.0.1:9466\n")
+    assert main(["check", "conf.yaml"]) == 1
+    assert "conf.yaml:1:1: the configuration has no field 'listenn'" in capsys.readouterr().out
+
+
+def test_a_rule_without_a_group_is_shown_as_it_is(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("rule.yaml").write_text("alert: A\nexpr: up == 0\n")
+    assert main(["check", "rule.yaml"]) == 1
+    assert "    alert: A\n" in capsys.readouterr().out
