@@ -234,3 +234,29 @@ def unix(text: str) -> float:
     from datetime import datetime
 
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def test_a_clean_run_on_a_kernels_default_settings_raises_nothing(
+    tmp_path: Path, make_netns_pair: Callable[[str], NetnsPair]
+) -> None:
+    pair = make_netns_pair("default")
+    webhook = Webhook()
+    (tmp_path / "rules").mkdir()
+    agent = AgentProcess(tmp_path / "agent", packs(tmp_path / "rules"), webhook, seconds=SECONDS)
+    agent.start()
+    job = DdpJob(pair, tmp_path / "job", ("--steps", "0", "--dim", "512"))
+    job.start()
+    try:
+        wait_until(lambda: job.steps(0) >= 20, "the first steps")
+        # Three times what the rule needs to fire.
+        time.sleep(3 * 60 * SECONDS)
+        seen = of_task(agent.alerts())
+        rates = agent.query(f'sum(increase(tcp_retrans_total{{task_id="{TASK}"}}[3m]))')
+        probes = agent.query("sum(increase(tcp_loss_probes_total[3m]))")
+    finally:
+        job.kill()
+        assert agent.stop() == 0
+        webhook.close()
+    print(f"retransmits {rates}, loss probes {probes}")
+    assert [alert for alert in seen if alert["state"] == "firing"] == []
+    assert [message for message in webhook.messages if of_task(message["alerts"])] == []
