@@ -74,6 +74,8 @@ class Limits:
         }
 
 
+# Raw tracepoint arguments are u64 each: sock, skb, err (include/trace/events/tcp.h).
+_RAW_ERR_OFFSET = 16
 # The order of the enums in program.bpf.c.
 STREAMS = ("", "events")
 LOSSES = (
@@ -82,6 +84,24 @@ LOSSES = (
     ("owners", "map_full"),
     ("processes", "map_full"),
 )
+
+
+@dataclass(slots=True)
+class Skips:
+    """Hits for which the counting program did not run: `total`, which never falls.
+
+    Both counters are read one after the other, so a hit in between looks like a skip for one
+    reading. What two readings agree on is real.
+    """
+
+    total: int = 0
+    _before: int = 0
+
+    def see(self, hits: int, runs: int) -> None:
+        """Compare one reading of both counters."""
+        now = hits - runs
+        self.total = max(self.total, min(now, self._before))
+        self._before = now
 
 
 class RetransmitProgram:
@@ -97,14 +117,19 @@ class RetransmitProgram:
         points = {("tcp", "tcp_retransmit_skb"): "on_retransmit"}
         defines |= self._state(points) | self._send(points)
         self._programs = sorted(set(points.values()))
+        defines |= {"RAW_ERR_OFFSET": _RAW_ERR_OFFSET}
+        kinds = dict.fromkeys(self._programs, ProgramType.TRACEPOINT)
         self._bpf: BpfObject = load(
-            _SOURCE, dict.fromkeys(self._programs, ProgramType.TRACEPOINT), defines
+            _SOURCE, kinds | {"on_attempt": ProgramType.RAW_TRACEPOINT}, defines
         )
+        self._skips = Skips()
         self._seen: dict[bytes, tuple[int, int]] = {}
         try:
             self._records = self._bpf.events("records", limits.ring_pages_rounded)
             for (category, event), program in points.items():
                 self._bpf.attach_tracepoint(program, category, event)
+            # Last, so that nothing is produced before there is somebody to take it.
+            self._bpf.attach_raw_tracepoint("on_attempt", "tcp_retransmit_skb")
         except UnavailableError:
             self._bpf.close()
             raise
@@ -171,7 +196,9 @@ class RetransmitProgram:
 
     def produced(self) -> tuple[tuple[str, int], ...]:
         """By stream."""
-        return tuple(zip(STREAMS, self._bpf.produced(), strict=True))
+        *streams, runs = self._bpf.produced()
+        self._skips.see(streams[0], runs)
+        return tuple(zip(STREAMS, streams, strict=True))
 
     def lost(self) -> tuple[tuple[tuple[str, str], int], ...]:
         """By stream and reason."""
@@ -180,6 +207,7 @@ class RetransmitProgram:
         losses = zip(LOSSES, self._bpf.lost(), strict=True)
         return (
             *losses,
+            *(((stream, "skipped"), self._skips.total) for stream in STREAMS),
             (("", "recursion_misses"), hits),
             (("owners", "recursion_misses"), sum(misses.values())),
         )

@@ -138,7 +138,12 @@ def talk() -> Callable[..., tuple[subprocess.Popen[str], subprocess.Popen[str]]]
     """Start a listener on side 1 and a connecting client on side 0, each sending `megabytes`."""
 
     def start(
-        pair: NetnsPair, megabytes: int, *, v6: bool = False, port: int = 7000, hold: bool = False
+        pair: NetnsPair,
+        megabytes: int,
+        *,
+        v6: bool = False,
+        port: int = 7000,
+        hold: bool = False,
     ) -> tuple[subprocess.Popen[str], subprocess.Popen[str]]:
         address = (pair.addresses_v6 if v6 else pair.addresses)[1]
         common = (sys.executable, str(TALKER), address, str(port), str(megabytes))

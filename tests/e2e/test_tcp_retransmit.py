@@ -34,13 +34,18 @@ class Watcher:
     def __init__(self) -> None:
         self.probe = TcpRetransmitProbe()
         self.readings: list[Reading] = []
+        self.kernel: dict[tuple[int, str], int] = {}
 
     def start(self, **settings: object) -> None:
         status = self.probe.start(ProbeOptions(settings=settings), self.readings.append)
         assert status.state == "attached", status
 
     def until_done(self, pair: Any, ends: tuple[subprocess.Popen[str], ...]) -> None:
-        """Poll as the agent does until both ends are through and the last loss is repaired."""
+        """Poll as the agent does until both ends are through and the last loss is repaired.
+
+        `kernel` then holds the kernel's own counters, as they stood right before the last look at
+        the probe and right after it: a retransmit in between would be in one and not the other.
+        """
         for process in ends:
             assert process.stdout is not None
             os.set_blocking(process.stdout.fileno(), False)
@@ -50,11 +55,16 @@ class Watcher:
             time.sleep(0.1)
             waiting = {p for p in waiting if "done" not in (p.stdout.readline() or "")}  # type: ignore[union-attr]
         before = None
-        while (now := [pair.counter(side, "TcpRetransSegs") for side in (0, 1)]) != before:
-            before = now
+        while self._read(pair) != before:
+            before = self.kernel
             time.sleep(0.7)  # more than two of the kernel's shortest retransmission timeouts
             self.probe.poll()
-        self.probe.collect()
+            self.probe.collect()
+
+    def _read(self, pair: Any) -> dict[tuple[int, str], int]:
+        names = ("TcpRetransSegs", "TcpOutSegs")
+        self.kernel = {(side, name): pair.counter(side, name) for side in (0, 1) for name in names}
+        return self.kernel
 
     def totals(self, metric: str) -> dict[Process | None, float]:
         sums: dict[Process | None, float] = defaultdict(float)
@@ -109,14 +119,13 @@ def test_with_one_segment_per_skb_retransmits_equal_the_kernels_count_and_owners
     _go(ends)
     watcher.until_done(netns_pair, ends)
     retransmits = watcher.totals("tcp_retrans_total")
+    # On a crowded machine the kernel skips a program now and then. It is told as lost.
+    watcher.probe.produced()
+    skipped = dict(watcher.probe.produced().lost)["", "skipped"]
     for side, end in enumerate(ends):
-        # RetransSegs counts an attempt that failed, too; the probe leaves it out on purpose, and
-        # what the kernel skipped because BPF already ran on that CPU is told as lost.
-        expected = netns_pair.counter(side, "TcpRetransSegs")
-        expected -= netns_pair.counter(side, "TcpExtTCPRetransFail")
-        lost = dict(watcher.probe.produced().lost)["", "recursion_misses"]
+        expected = watcher.kernel[side, "TcpRetransSegs"]
         assert expected > 50
-        assert retransmits[_process(end)] == pytest.approx(expected, rel=0.001, abs=max(lost, 0.4))
+        assert retransmits[_process(end)] == pytest.approx(expected, rel=0.001, abs=skipped + 0.4)
     _check_events(watcher, ends, netns_pair, v6=v6)
 
 
@@ -145,11 +154,11 @@ def test_with_large_skbs_segments_agree_where_events_do_not(
     segments = watcher.totals("tcp_retrans_segments_total")
     sent = watcher.totals("tcp_segments_out_total")
     for side, end in enumerate(ends):
-        expected = netns_pair.counter(side, "TcpRetransSegs")
+        expected = watcher.kernel[side, "TcpRetransSegs"]
         assert expected > 20
         assert segments[_process(end)] == pytest.approx(expected, rel=0.02)
         assert sent[_process(end)] == pytest.approx(
-            netns_pair.counter(side, "TcpOutSegs") + expected, rel=0.02
+            watcher.kernel[side, "TcpOutSegs"] + expected, rel=0.02
         )
 
 
@@ -261,8 +270,8 @@ def test_on_a_kernel_without_a_tracepoint_owners_come_from_sock_diag(
     _go(ends)
     watcher.until_done(netns_pair, ends)
     for side, end in enumerate(ends):
-        expected = netns_pair.counter(side, "TcpRetransSegs")
-        expected -= netns_pair.counter(side, "TcpExtTCPRetransFail")
+        expected = watcher.kernel[side, "TcpRetransSegs"]
+        expected -= watcher.kernel[side, "TcpExtTCPRetransFail"]
         counted = watcher.totals("tcp_retrans_total")[_process(end)]
         assert expected > 20
         assert counted == pytest.approx(expected, rel=0.02)  # owners are the point here
