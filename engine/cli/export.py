@@ -76,17 +76,28 @@ def _write(kind: str, out: str, plain: Sequence[Series], derived: Sequence[Serie
     if out == "-":
         _write_text(kind, sys.stdout, plain, derived)
         return
+    place = Path(out)
+    if place.is_dir():
+        raise StallwatchError(f"{out}: is a folder\n    hint: name a file in it")
+    if place.exists() and not place.is_file():
+        # A device or pipe is written to; a file put in its place would be the end of /dev/null.
+        _write_file(kind, place, plain, derived)
+        return
     # Written beside its place, so that a failure leaves no half file under the name.
     temporary = Path(f"{out}.tmp")
     try:
-        if kind == "parquet":
-            write_parquet(str(temporary), plain, derived)
-        else:
-            with temporary.open("w", encoding="utf-8", newline="") as file:
-                _write_text(kind, file, plain, derived)
+        _write_file(kind, temporary, plain, derived)
         temporary.replace(out)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _write_file(kind: str, place: Path, plain: Sequence[Series], derived: Sequence[Series]) -> None:
+    if kind == "parquet":
+        write_parquet(str(place), plain, derived)
+        return
+    with place.open("w", encoding="utf-8", newline="") as file:
+        _write_text(kind, file, plain, derived)
 
 
 def _write_text(

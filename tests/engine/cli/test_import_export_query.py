@@ -173,3 +173,12 @@ def test_import_refuses_a_folder_that_holds_something_else(
     folder = str(Path(data).parent)
     assert main(["import", data, "--out", folder]) == 2
     assert "is neither empty nor a recording" in capsys.readouterr().err
+
+
+def test_export_to_a_device_leaves_the_device_in_its_place(data: str, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    out.symlink_to("/dev/null")
+    assert main(["export", data, "--out", str(out)]) == 0
+    assert out.is_symlink()
+    assert main(["export", data, "--out", str(tmp_path), "--format", "csv"]) == 2
+    assert tmp_path.is_dir()
