@@ -11,10 +11,12 @@ import logging
 import os
 import tempfile
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_step
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -66,7 +68,7 @@ EXPRESSIONS = [
 ]
 RECORDS = {
     "twice": ["load * 2"],
-    "own": ["own * 0.5 + 1 or load", "count_over_time(own[1m]) or load"],
+    "own": ["own + 1 or load", "count_over_time(own[1m]) or load"],
     "later": ["max by (task_id) (load)"],
     "steps": ["count(ALERTS) or vector(0)"],
 }
@@ -132,11 +134,18 @@ class Bench:
         self.write_rules(factor)
         self.agent.reload(load_paths([self.folder / "rules.yaml"]))
 
-    def kill_in(self, point: str) -> None:
-        """Die at the next commit, or before the samples of an evaluation or its log are written."""
+    def kill_in(self, point: str, after: int) -> None:
+        """Die in this turn before a commit, or before an evaluation's samples or log are written.
 
-        def die(*_: object, **__: object) -> None:
-            raise KilledError
+        `after`: so many groups do it first.
+        """
+        left = [None] * after
+
+        def die(*args: object, **named: object) -> object:
+            if not left:
+                raise KilledError
+            left.pop()
+            return before(*args, **named)
 
         owner: Any = self.agent.state if point == "commit" else self.agent.recorder
         before = getattr(owner, point)
@@ -185,10 +194,12 @@ class Step:
     turns: tuple[bool, bool, bool]
     then: str = ""
     down: int = 0
+    after: int = 0
     is_flushed: bool = True
 
 
 QUIET = Step((0.0, 0.0), 0, event=False, turns=(True, True, True))
+POINTS = ("commit", "write_samples", "log_evaluated")
 values = st.one_of(st.none(), st.sampled_from([0.0, 1.0, 2.5, 3.0, 4.0, STALE_NAN]))
 steps = st.builds(
     Step,
@@ -196,9 +207,8 @@ steps = st.builds(
     errors=st.integers(0, 2),
     event=st.booleans(),
     turns=st.tuples(*[st.sampled_from([True, True, True, False])] * 3),
-    then=st.sampled_from(
-        [""] * 12 + ["stop", "die", "commit", "write_samples", "log_evaluated", "reload"]
-    ),
+    then=st.sampled_from([""] * 12 + ["stop", "die", *POINTS, "reload"]),
+    after=st.integers(0, 2),
     down=st.sampled_from([0, 0, 4, 25, 130, 3590, 3700]),
     is_flushed=st.sampled_from([True] * 9 + [False]),
 )
@@ -260,20 +270,23 @@ def play(bench: Bench, course: Sequence[Step]) -> None:
                     tuple(retransmit(second, number) for _ in range(now.event)),
                 )
             )
+        is_dead = False
         for wanted, after in zip(now.turns, (0.3, 4.1, 8.3), strict=True):
             bench.now = second + after
+            if wanted and now.then in POINTS:
+                bench.kill_in(now.then, now.after)
+                is_dead = True
+                break
             if wanted:
                 bench.turn()
         bench.now = second + 9.0
         if now.then == "reload":
             bench.reload(factor=number + 2)
-        elif now.then:
-            if now.then == "stop":
-                bench.agent.stop()
-            elif now.then == "die":
-                bench.die()
-            else:
-                bench.kill_in(now.then)
+        elif now.then == "stop":
+            bench.agent.stop()
+        elif now.then and not is_dead:
+            bench.die()
+        if now.then not in {"", "reload"}:
             second += now.down // 10 * 10
             bench.now = second + 9.0 + now.down % 10 / 10
             bench.start()
@@ -310,6 +323,43 @@ def check(rules: str, course: Sequence[Step]) -> list[Alert]:
         result = replay(files, open_data(str(bench.folder / "state" / "recording")))
     assert sorted(map(told, result.alerts)) == sorted(map(told, happened))
     return happened
+
+
+FIXED = """
+groups:
+  - name: fast
+    interval: 7s
+    rules:
+      - {record: fast, expr: fast + 1 or load * 0}
+      - {alert: Fast, expr: fast > 1 and load > 1, for: 20s, keep_firing_for: 15s}
+  - name: slow
+    interval: 15s
+    query_offset: 5s
+    rules:
+      - {record: slow, expr: slow + 1 or load * 0}
+      - {alert: Slow, expr: slow > 1}
+      - {record: twice, expr: load * 2}
+      - {alert: Twice, expr: 'max_over_time(twice[40s]) > 5', for: 30s, labels: {task_id: t}}
+      - {alert: Both, expr: 'load > 1 and on (task_id) ALERTS{alertname="Twice"}'}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "down", "turn", "after"),
+    [(end, down, 0, 0) for end in ("stop", "die") for down in (0, 25, 3700)]
+    + [(end, 25, turn, after) for end in POINTS for turn in range(3) for after in range(2)],
+)
+def test_wherever_the_agent_ends_a_dry_run_agrees_with_what_happened(
+    end: str, down: int, turn: int, after: int
+) -> None:
+    """`fast` and `slow` count the evaluations of their groups: none may be missed or added."""
+    always = (True, True, True)
+    low, high = (Step((load, load), 1, event=True, turns=always) for load in (0.5, 3.0))
+    # Twice at the same place, the second time right after the start.
+    killed = replace_step(high, then=end, down=down, after=after, turns=(turn < 1, turn < 2, True))
+    course = [low, high, high, high, killed, killed, high, high, high, high, low, low, low, low]
+    happened = check(FIXED, course)
+    assert {own.labels.get("alertname") for own in happened} == {"Fast", "Slow", "Twice", "Both"}
 
 
 @settings(

@@ -35,3 +35,15 @@ def test_what_was_overrun_is_skipped_and_named() -> None:
     schedule = Schedule((10_000,), 10_000, start_ms=0)
     assert schedule.ready(41_000, 40_000) == [Slot(0, 40_000, (10_000, 20_000, 30_000))]
     assert schedule.ready(50_000, 50_000) == [Slot(0, 50_000)]
+
+
+def test_a_group_that_runs_already_goes_on_where_it_is() -> None:
+    before = Schedule((10, 10), 10, start_ms=0)
+    assert [slot.time_ms for slot in before.ready(now_ms=10, flushed_ms=10)] == [10, 10]
+    # 20 is due and waits for its flush when the rules are loaded again, at 25.
+    after = Schedule((10, 10), 10, start_ms=25, after_ms=(before.reached_ms(0), None))
+    slots = after.ready(now_ms=31, flushed_ms=30)
+    assert [(slot.group, slot.time_ms, slot.skipped) for slot in slots] == [
+        (0, 30, (20,)),
+        (1, 30, ()),
+    ]

@@ -166,3 +166,15 @@ def test_a_probe_whose_library_calls_exit_is_switched_off_alone(agent: Agent) ->
     probe: Any = Exiting()
     agent.collector._attach(probe)
     assert agent.collector.statuses["exiting"].state == "off"
+
+
+def test_a_time_that_waits_for_its_flush_is_evaluated_after_a_reload(
+    agent: Agent, clock: Clock
+) -> None:
+    flush(agent, clock, T + 10)
+    agent.evaluator.turn()
+    clock.now = T + 20.1
+    agent.reload(agent.files)
+    flush(agent, clock, T + 20)
+    assert agent.evaluator.turn()
+    assert agent.evaluator.runners[0].state.last_evaluation_ms == (T + 20) * 1000

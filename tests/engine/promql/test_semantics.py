@@ -44,6 +44,35 @@ def test_a_rule_sees_no_sample_later_than_its_step_whatever_offset_or_at_asks_fo
     }
 
 
+@pytest.mark.parametrize(
+    "expr",
+    [
+        "steps_total offset -30s",
+        "steps_total @ 80",
+        "last_over_time(steps_total[30s] offset -20s)",
+        "timestamp(steps_total offset -30s)",
+        "timestamp(steps_total @ 80)",
+        "max_over_time(steps_total[1m:10s] offset -30s)",
+        "max_over_time(steps_total[1m:10s] @ 80)",
+        "max_over_time((steps_total offset -30s)[1m:10s])",
+        "max_over_time((steps_total @ end())[1m:10s])",
+        "max_over_time(timestamp(steps_total offset -30s)[1m:10s])",
+    ],
+)
+def test_a_rule_over_an_axis_is_instant_queries_over_data_that_end_at_each_step(
+    load: Callable[[str], Data], expr: str
+) -> None:
+    values = COUNTER.split("} ")[1].split(" ")
+    whole = load(COUNTER).points(expr, rule(20, 60, 20))
+    cut = {}
+    for end in (20, 40, 60):
+        until = load(f"10s\n steps_total{{rank='0'}} {' '.join(values[: end // 10 + 1])}")
+        for series, value in until.at(end, expr).items():
+            cut.setdefault(series, {})[end] = value
+    assert whole == cut
+    assert cut
+
+
 def test_at_start_and_end_mean_the_step_itself_in_a_rule_and_the_range_in_a_query(
     load: Callable[[str], Data],
 ) -> None:

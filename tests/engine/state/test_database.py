@@ -7,11 +7,13 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from engine.alerts.alert import Alert, AlertState
 from engine.labels import Labels
 from engine.rulegroup.state import GroupState, RuleKey, RuleState
+from engine.series import STALE_NAN, Sample, stale_mask
 from engine.state import StateDb
 
 if TYPE_CHECKING:
@@ -173,3 +175,27 @@ def test_where_nothing_can_be_written_the_state_lives_in_memory(tmp_path: Path) 
     assert database.commit([state(FIRING)], [])
     assert database.load() == {("r.yaml", "comm"): state(FIRING)}
     database.close()
+
+
+def test_what_the_last_evaluation_wrote_is_kept_with_it_bit_for_bit(tmp_path: Path) -> None:
+    state = GroupState("rules.yaml", "g", 20_000)
+    samples = [
+        Sample(Labels.of(__name__="x", rank="0"), 15_000, STALE_NAN),
+        Sample(Labels.of(__name__="x", rank="1"), 20_000, 0.1),
+    ]
+    database = StateDb.open(tmp_path / "state.db")
+    database.commit([GroupState("rules.yaml", "g", 10_000)], [], samples=samples[1:])
+    database.commit([state], [], samples=samples)
+    database.close()
+    again = StateDb.open(tmp_path / "state.db")
+    (found,) = again.evaluations()
+    assert (found.file, found.group, found.time_ms) == ("rules.yaml", "g", 20_000)
+    assert [(own.labels, own.timestamp_ms) for own in found.samples] == [
+        (own.labels, own.timestamp_ms) for own in samples
+    ]
+    values = np.array([own.value for own in found.samples])
+    assert stale_mask(values).tolist() == [True, False]
+    assert values[1] == 0.1
+    again.commit([], [], gone=[("rules.yaml", "g")])
+    assert again.evaluations() == []
+    again.close()
