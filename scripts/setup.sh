@@ -68,15 +68,24 @@ install_packages() {
   # One dead third-party source must not keep the others from being read.
   apt update || say "apt-get update failed, going on with the lists that are there"
   # shellcheck disable=SC2086 # the list is words on purpose
-  if ! apt install -y --no-install-recommends $missing; then
-    # One that this distribution lacks must not keep the others away.
-    for package in $missing; do
-      apt install -y --no-install-recommends "$package" && continue
-      say "could not install $package, going on without: $(last_error "$log")"
-      say "  mend: apt-get install $package (Ubuntu: python3-bpfcc is in 'universe')"
-    done
-  fi
+  apt install -y --no-install-recommends $missing || install_one_by_one
   rm -f "$log"
+}
+
+# One package that this distribution lacks must not keep the others away.
+install_one_by_one() {
+  refused=""
+  for package in $missing; do
+    apt install -y --no-install-recommends "$package" || refused="$refused$package "
+  done
+  [ -n "$refused" ] || return 0
+  if [ "$refused" = "$missing" ] && grep -q 'Failed to fetch' "$log"; then
+    say "could not install ${refused% }: the distribution's package sources cannot be reached"
+    say "  mend: a way to them (a proxy: Acquire::http::Proxy in /etc/apt/apt.conf.d)"
+  else
+    say "could not install ${refused% }, going on without: $(last_error "$log")"
+    say "  mend: apt-get install ${refused% } (on Ubuntu some are in 'universe')"
+  fi
 }
 
 last_error() { grep -E '^(E|ERROR|error|fatal)[: ]' "$1" | tail -n 1; }

@@ -302,9 +302,23 @@ def test_a_package_that_the_distribution_lacks_does_not_keep_the_others_away(
             "setup: could not install python3-bpfcc, going on without:"
             " E: Unable to locate package python3-bpfcc"
         ),
-        "setup:   mend: apt-get install python3-bpfcc (Ubuntu: python3-bpfcc is in 'universe')",
+        "setup:   mend: apt-get install python3-bpfcc (on Ubuntu some are in 'universe')",
     ]
     assert said[-1] == "setup: bcc is not installed: eBPF probes stay off, the rest runs"
+
+
+def test_without_a_network_that_is_said_once(machine: Machine) -> None:
+    machine.tool("apt-get", "#!/bin/sh\necho 'W: Failed to fetch http://packages'\nexit 100\n")
+    machine.python("python3", fits=True)
+    status, said, _ = machine.set_up()
+    assert status == 0
+    assert said[2:4] == [
+        (
+            "setup: could not install python3-bpfcc: the distribution's package sources"
+            " cannot be reached"
+        ),
+        "setup:   mend: a way to them (a proxy: Acquire::http::Proxy in /etc/apt/apt.conf.d)",
+    ]
 
 
 def test_a_package_source_that_is_down_does_not_stop_it(machine: Machine) -> None:

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from engine.readings import ProbeOptions
 from probes.bpf.errors import UnavailableError
 from probes.tcp_retransmit import kernel
@@ -15,8 +17,6 @@ from probes.tcp_retransmit.owners import holders
 from probes.tcp_retransmit.probe import TcpRetransmitProbe
 
 if TYPE_CHECKING:
-    import pytest
-
     from engine.readings import Reading
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -63,6 +63,7 @@ def test_of_several_holders_of_a_socket_the_one_that_forked_owns_it() -> None:
         parent.communicate("")
 
 
+@pytest.mark.root
 def test_without_a_tracepoint_it_is_off_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(category: str, event: str) -> None:
         raise UnavailableError("no_tracepoint", f"no {category}:{event}", "a newer kernel")
