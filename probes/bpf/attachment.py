@@ -90,7 +90,7 @@ def attach_uprobe(program_fd: int, path: str, offset: int, pid: int = -1) -> Att
 
 
 def _through_tracefs(program_fd: int, path: str, offset: int, pid: int) -> Attachment:
-    event = tracefs.add_uprobe(os.path.realpath(path), offset, next(_numbers))
+    event = _add_entry(path, offset)
     try:
         group, _, name = event.partition("/")
         identity = tracefs.event_id(group, name)
@@ -100,6 +100,19 @@ def _through_tracefs(program_fd: int, path: str, offset: int, pid: int) -> Attac
         raise
     attached.event = event
     return attached
+
+
+def _add_entry(path: str, offset: int) -> str:
+    """Name a file in uprobe_events by a descriptor of ours; the kernel keeps its inode.
+
+    Never by the name behind it: a library of another mount namespace has a name that means another
+    file here, or none, and a space in a name would end it (Documentation/trace/uprobetracer.rst).
+    """
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        return tracefs.add_uprobe(f"/proc/self/fd/{fd}", offset, next(_numbers))
+    finally:
+        os.close(fd)
 
 
 def _perf(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -136,6 +137,22 @@ def test_without_the_uprobe_pmu_an_entry_of_ours_is_made_and_removed(
     finally:
         loaded.close()
     assert f"stallwatch/u_{os.getpid()}_" not in listing.read_text(encoding="utf-8")
+
+
+def test_without_the_uprobe_pmu_the_open_file_is_probed_whatever_its_name_means_here(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capabilities, "uprobe_pmu", lambda: None)
+    library, offset = _getppid()
+    path = tmp_path / "a name with spaces.so"
+    shutil.copy(library, path)
+    loaded = _loaded(source, ProgramType.UPROBE)
+    try:
+        with path.open("rb") as file:
+            path.unlink()  # as unreachable by name as a file of another mount namespace
+            loaded.attach_uprobe("on_hit", f"/proc/{os.getpid()}/fd/{file.fileno()}", offset)
+    finally:
+        loaded.close()
 
 
 def test_what_a_killed_agent_left_in_uprobe_events_is_removed() -> None:
