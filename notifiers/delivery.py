@@ -15,6 +15,7 @@ from notifiers import outbox as outbox_rows
 from notifiers.entry import Backlog
 from notifiers.integrations import integrations
 from notifiers.notification import status_of
+from notifiers.origin import Origin
 from notifiers.outbox import Outbox
 from notifiers.pipeline import Pipeline
 from notifiers.worker import SendOptions, Worker
@@ -42,7 +43,7 @@ def open_delivery(config: Config, state_path: str) -> OutboxDelivery:
     names = tuple(receiver.name for receiver in config.receivers)
     if config.route is not None:
         names = (config.route.receiver,)
-    return OutboxDelivery(found, Pipeline(names), state_path)
+    return OutboxDelivery(found, Pipeline(names), state_path, SendOptions(origin=Origin.of(config)))
 
 
 class OutboxDelivery:

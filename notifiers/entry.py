@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from notifiers.notification import Notification, decode_alert
+from engine.alerts.encoding import alert_from_json
+from notifiers.notification import Notification
 
 if TYPE_CHECKING:
     from engine.alerts.alert import Alert
+    from notifiers.origin import Origin
 
 State: TypeAlias = Literal["pending", "delivered", "failed"]
 
@@ -30,15 +33,21 @@ class Entry:
     attempts: int
     created_at_ms: int
 
-    def notification(self) -> Notification:
-        """The message of this row: one group per alert."""
+    def notification(self, origin: Origin) -> Notification:
+        """The message of this row: one group per alert.
+
+        External labels come in here, not in the outbox: its rows are found again by the labels
+        that rules gave, which a dry-run gives too.
+        """
+        alert = replace(self.alert, labels=origin.labelled(self.alert.labels))
         return Notification(
             id=self.id,
             receiver=self.receiver,
             status=self.status,
-            group_labels=self.alert.labels.to_dict(),
-            alerts=(self.alert,),
+            group_labels=alert.labels.to_dict(),
+            alerts=(alert,),
             attempt=self.attempts + 1,
+            origin=origin,
         )
 
 
@@ -59,7 +68,7 @@ def entry_of(row: tuple[str, str, str, str, str, str, str, str, int, int]) -> En
         receiver,
         integration,
         "resolved" if status == "resolved" else "firing",
-        decode_alert(alert),
+        alert_from_json(json.loads(alert)),
         "failed" if state == "failed" else "delivered" if state == "delivered" else "pending",
         reason,
         detail,

@@ -28,14 +28,14 @@ def integrations(config: Config) -> tuple[Integration, ...]:
     and the target's label where there are several: it must be the same after a restart.
     Raises StallwatchError for a kind that is not installed.
     """
-    return tuple(found for receiver in config.receivers for found in _of(receiver, config))
+    return tuple(found for receiver in config.receivers for found in _of(receiver))
 
 
-def _of(receiver: ReceiverConfig, config: Config) -> Iterator[Integration]:
+def _of(receiver: ReceiverConfig) -> Iterator[Integration]:
     counts: dict[str, int] = {}
     for one in receiver.integrations:
         index = counts[one.kind] = counts.get(one.kind, -1) + 1
-        built, settings = _build(one, config)
+        built, settings = _build(one)
         targets = built.targets()
         for target in targets:
             key = f"{receiver.name}/{one.kind}/{index}"
@@ -51,14 +51,11 @@ def _of(receiver: ReceiverConfig, config: Config) -> Iterator[Integration]:
             yield found
 
 
-def _build(one: IntegrationConfig, config: Config) -> tuple[Receiver, BaseModel]:
+def _build(one: IntegrationConfig) -> tuple[Receiver, BaseModel]:
     found = [point for point in entry_points(group=GROUP) if point.name == one.kind]
     if not found:
         raise StallwatchError(f"stallwatch: there is no receiver kind '{one.kind}' installed")
     kind: Any = found[0].load()
     settings: BaseModel = one.parsed or kind.Config.model_validate(one.settings)
     receiver: Receiver = kind(settings)
-    # For receivers whose messages link back to us.
-    if config.external_url and hasattr(receiver, "external_url"):
-        receiver.external_url = config.external_url
     return receiver, settings

@@ -53,7 +53,8 @@ def subject(notification: Notification) -> str:
     """`[FIRING] TcpRetransmitSpike torchrun:job42`: one line, whatever the labels hold."""
     labels = notification.group_labels
     parts = [f"[{notification.status.upper()}]", "[TEST]" if notification.test else ""]
-    parts += [labels.get("alertname", "alert"), labels.get("task_id") or labels.get("node", "")]
+    whose = labels.get("task_id") or labels.get("node") or notification.origin.node
+    parts += [labels.get("alertname", "alert"), whose]
     if len(notification.alerts) > 1:
         parts.append(f"({len(notification.alerts)} alerts)")
     return inert(" ".join(part for part in parts if part), MAX_SUBJECT_CHARACTERS)
@@ -80,8 +81,8 @@ def compose(notification: Notification, alert: Alert) -> Message:
     runbook = annotations.pop("runbook_url", "") or annotations.pop("runbook", "")
     facts = [
         ("Task", alert.labels.get("task_id")),
-        ("Node", alert.labels.get("node")),
-        ("Cluster", alert.labels.get("cluster")),
+        ("Node", alert.labels.get("node") or notification.origin.node),
+        ("Cluster", alert.labels.get("cluster") or notification.origin.cluster),
         ("Ranks", _ranks(alert)),
         ("Value", f"{alert.value:.6g}"),
         ("Since", format_rfc3339(alert.active_at_ms)),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from engine.alerts.alert import Alert, AlertState
+from engine.alerts.alert import AlertState
+from engine.alerts.fingerprint import fingerprint
 from engine.labels import Labels
+from notifiers.origin import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from engine.alerts.alert import Alert
 
 Status: TypeAlias = Literal["firing", "resolved"]
 
@@ -20,7 +24,8 @@ class Notification:
     """One message. `id` is the same in every repeat of it.
 
     `group_labels` are those that all alerts of the group share by definition; with one group per
-    alert they are the alert's own. `attempt` counts from 1. `test` marks what `notify test` sends.
+    alert they are the alert's own. Labels are those that are sent, external ones included.
+    `attempt` counts from 1. `test` marks what `notify test` sends.
     """
 
     id: str
@@ -30,6 +35,7 @@ class Notification:
     alerts: tuple[Alert, ...]
     attempt: int = 1
     test: bool = False
+    origin: Origin = field(default_factory=Origin)
 
     @property
     def group_key(self) -> str:
@@ -42,34 +48,15 @@ def status_of(alert: Alert) -> Status:
     return "resolved" if alert.state is AlertState.RESOLVED else "firing"
 
 
-def encode_alert(alert: Alert) -> str:
-    """An alert as the outbox keeps it: JSON, the value as text since JSON knows no NaN."""
-    return json.dumps(
-        {
-            "labels": alert.labels.to_dict(),
-            "annotations": alert.annotations,
-            "state": alert.state.value,
-            "value": repr(alert.value),
-            "active_at_ms": alert.active_at_ms,
-            "fired_at_ms": alert.fired_at_ms,
-            "resolved_at_ms": alert.resolved_at_ms,
-            "last_evaluation_ms": alert.last_evaluation_ms,
-            "evidence": list(alert.evidence),
-            "generator_url": alert.generator_url,
-            "rule_file": alert.rule_file,
-            "group": alert.group,
-        },
-        separators=(",", ":"),
-    )
+def fired_at_ms(alert: Alert) -> int:
+    """When receivers are told that it began."""
+    return alert.active_at_ms if alert.fired_at_ms is None else alert.fired_at_ms
 
 
-def decode_alert(text: str) -> Alert:
-    """The reverse of `encode_alert`."""
-    kept: dict[str, Any] = json.loads(text)
-    return Alert(
-        labels=Labels(kept.pop("labels")),
-        state=AlertState(kept.pop("state")),
-        value=float(kept.pop("value")),
-        evidence=tuple(kept.pop("evidence")),
-        **kept,
-    )
+def message_id(alert: Alert, integration: str) -> str:
+    """32 hex digits: the same transition for the same integration always has the same id.
+
+    A receiver that sees an id twice has been sent a repeat.
+    """
+    parts = (fingerprint(alert.labels), str(fired_at_ms(alert)), status_of(alert), integration)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

@@ -6,13 +6,15 @@ One row per alert transition and integration. A row is `pending` until the recei
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from engine.alerts.encoding import alert_to_json
+from engine.alerts.fingerprint import fingerprint
 from notifiers.entry import COLUMNS, Backlog, entry_of
-from notifiers.fingerprint import fingerprint, message_id
-from notifiers.notification import encode_alert, status_of
+from notifiers.notification import fired_at_ms, message_id, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -93,7 +95,7 @@ def add_resolved(
     rows = connection.execute(
         "SELECT receiver, integration FROM notify_outbox WHERE fingerprint = ? AND fired_at_ms = ?"
         " AND status = 'firing' AND state != 'failed' ORDER BY sequence",
-        (fingerprint(alert.labels), _fired_at(alert)),
+        (fingerprint(alert.labels), fired_at_ms(alert)),
     ).fetchall()
     for receiver, integration in rows:
         if integration not in wanted:
@@ -112,23 +114,17 @@ def _insert(
     state: State = "pending",
     reason: str = "",
 ) -> None:
-    own = fingerprint(alert.labels)
-    status = status_of(alert)
-    identity = message_id(own, _fired_at(alert), status, integration)
     finished = None if state == "pending" else now_ms
     connection.execute(
         "INSERT OR IGNORE INTO notify_outbox (id, receiver, integration, fingerprint, fired_at_ms,"
         " status, alert, state, reason, created_at_ms, next_attempt_ms, finished_at_ms)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            identity, receiver, integration, own, _fired_at(alert),
-            status, encode_alert(alert), state, reason, now_ms, now_ms, finished,
+            message_id(alert, integration), receiver, integration, fingerprint(alert.labels),
+            fired_at_ms(alert), status_of(alert), json.dumps(alert_to_json(alert)), state, reason,
+            now_ms, now_ms, finished,
         ),
     )  # fmt: skip
-
-
-def _fired_at(alert: Alert) -> int:
-    return alert.active_at_ms if alert.fired_at_ms is None else alert.fired_at_ms
 
 
 class Outbox:

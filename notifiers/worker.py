@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from notifiers.backoff import Backoff
+from notifiers.origin import Origin
 from notifiers.outbox import LONGEST_WAIT_MS, Outbox
 from notifiers.receivers.receiver import SendError
 
@@ -34,10 +35,11 @@ def unix_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class SendOptions:
-    """How a worker waits, and by which clock (unix milliseconds)."""
+    """What workers share: how they wait, by which clock (unix milliseconds), and who sends."""
 
     backoff: Backoff = field(default_factory=Backoff)
     clock: Callable[[], int] = unix_ms
+    origin: Origin = field(default_factory=Origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ class Worker:
 
     def _attempt(self, outbox: Outbox, entry: Entry) -> None:
         try:
-            send(self.integration, entry.notification())
+            send(self.integration, entry.notification(self._options.origin))
         except SendError as error:
             self._refused(outbox, entry, error)
             return

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.alerts.alert import Alert, AlertState
+from engine.alerts.encoding import alert_from_json, alert_to_json
 from engine.labels import Labels
 from engine.rulegroup.state import GroupState, RuleKey, RuleState
 from engine.series import Sample
@@ -112,22 +112,3 @@ def read_groups(connection: sqlite3.Connection) -> dict[tuple[str, str], GroupSt
         (file, group): GroupState(file, group, last, rules.get((file, group), {}))
         for file, group, last in connection.execute(query)
     }
-
-
-def alert_to_json(alert: Alert) -> dict[str, Any]:
-    """A JSON object; NaN and infinities in Python's spelling, which json reads back."""
-    return {
-        **asdict(alert),
-        "labels": alert.labels.pairs,
-        "state": alert.state.value,
-        "evidence": list(alert.evidence),
-    }
-
-
-def alert_from_json(row: dict[str, Any]) -> Alert:
-    """The alert that `alert_to_json` wrote."""
-    fields = dict(row)
-    fields["labels"] = Labels(map(tuple, fields["labels"]))
-    fields["state"] = AlertState(fields["state"])
-    fields["evidence"] = tuple(fields["evidence"])
-    return Alert(**fields)

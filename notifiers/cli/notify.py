@@ -15,6 +15,7 @@ from engine.labels import Labels
 from engine.timestamps import format_rfc3339
 from notifiers.integrations import integrations
 from notifiers.notification import Notification
+from notifiers.origin import Origin
 from notifiers.outbox import Outbox
 from notifiers.receivers.receiver import SendError
 from notifiers.worker import send, unix_ms
@@ -76,9 +77,10 @@ def try_receivers(config: Config, receiver: str | None, *, as_json: bool = False
             "stallwatch: no receiver to test\n"
             "    hint: name one under 'receivers:' in stallwatch.yaml (see --config)"
         )
+    origin = Origin.of(config)
     alert = sample_alert(config)
     with ThreadPoolExecutor(CONCURRENCY) as pool:
-        failures = list(pool.map(lambda one: _try(one, alert), chosen))
+        failures = list(pool.map(lambda one: _try(one, alert, origin), chosen))
     for one, failure in zip(chosen, failures, strict=True):
         place = f"{one.receiver}/{one.kind} ({one.target.label})"
         if as_json:
@@ -94,7 +96,7 @@ def sample_alert(config: Config) -> Alert:
     now_ms = unix_ms()
     labels = {"alertname": "StallwatchTestAlert", "severity": "none", "node": config.node}
     return Alert(
-        labels=Labels({**config.external_labels, **labels}),
+        labels=Origin.of(config).labelled(Labels(labels)),
         annotations={
             "summary": "This is a test of stallwatch's notifications. Nothing is wrong.",
             "description": "It was sent by hand with 'stallwatch notify test'.",
@@ -106,11 +108,13 @@ def sample_alert(config: Config) -> Alert:
     )
 
 
-def _try(one: Integration, alert: Alert) -> str:
+def _try(one: Integration, alert: Alert, origin: Origin) -> str:
     """Why it was not taken; "" when it was."""
     labels = alert.labels.to_dict()
     identity = secrets.token_hex(16)
-    message = Notification(identity, one.receiver, "firing", labels, (alert,), test=True)
+    message = Notification(
+        identity, one.receiver, "firing", labels, (alert,), test=True, origin=origin
+    )
     try:
         send(one, message)
     except SendError as error:

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import requests
 from pydantic import BaseModel, Field, SecretStr, field_validator
 
+from engine.alerts.fingerprint import fingerprint
 from engine.timestamps import format_rfc3339
-from notifiers.fingerprint import fingerprint
-from notifiers.notification import status_of
+from notifiers.notification import fired_at_ms, status_of
 from notifiers.receivers.http_config import HttpConfig, open_session
 from notifiers.receivers.receiver import ReceiverSettings, SendError
 
@@ -63,7 +63,6 @@ class WebhookReceiver:
     def __init__(self, config: WebhookConfig) -> None:
         self.send_resolved = config.send_resolved
         self._config = config
-        self.external_url = ""
         self._url = config.url.get_secret_value()
         self._session = open_session(config.http_config)
 
@@ -80,7 +79,7 @@ class WebhookReceiver:
 
     def send(self, notification: Notification, timeout_seconds: float) -> None:
         """Post; any 2xx is an acknowledgement. Raises SendError."""
-        body = payload(notification, self.external_url, self._config.max_alerts)
+        body = payload(notification, self._config.max_alerts)
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "stallwatch",
@@ -101,9 +100,7 @@ class WebhookReceiver:
             raise _explain(error) from None
 
 
-def payload(
-    notification: Notification, external_url: str = "", max_alerts: int = 0
-) -> dict[str, Any]:
+def payload(notification: Notification, max_alerts: int = 0) -> dict[str, Any]:
     """The body, as a JSON object; `max_alerts` 0 means all."""
     alerts = notification.alerts[:max_alerts] if max_alerts else notification.alerts
     shown = [_alert(alert) for alert in alerts]
@@ -114,7 +111,7 @@ def payload(
         "groupLabels": dict(notification.group_labels),
         "commonLabels": _common([alert["labels"] for alert in shown]),
         "commonAnnotations": _common([alert["annotations"] for alert in shown]),
-        "externalURL": external_url,
+        "externalURL": notification.origin.url,
         "version": "4",
         "groupKey": notification.group_key,
         "truncatedAlerts": len(notification.alerts) - len(alerts),
@@ -127,12 +124,11 @@ def _alert(alert: Alert) -> dict[str, Any]:
         annotations["evidence"] = json.dumps(
             list(alert.evidence), separators=(",", ":"), ensure_ascii=False
         )
-    started = alert.active_at_ms if alert.fired_at_ms is None else alert.fired_at_ms
     return {
         "status": status_of(alert),
         "labels": alert.labels.to_dict(),
         "annotations": annotations,
-        "startsAt": format_rfc3339(started),
+        "startsAt": format_rfc3339(fired_at_ms(alert)),
         "endsAt": NEVER if alert.resolved_at_ms is None else format_rfc3339(alert.resolved_at_ms),
         "generatorURL": alert.generator_url,
         "fingerprint": fingerprint(alert.labels),

@@ -18,6 +18,7 @@ from engine.labels import Labels
 from notifiers.backoff import Backoff
 from notifiers.delivery import OutboxDelivery
 from notifiers.integrations import integrations
+from notifiers.origin import Origin
 from notifiers.outbox import Outbox
 from notifiers.pipeline import Pipeline
 from notifiers.worker import SendOptions
@@ -206,7 +207,8 @@ def make_agent(tmp_path: Path) -> Iterator[Callable[..., Agent]]:
 
     def make(config: Config, *, start: bool = True, name: str = "state.db") -> Agent:
         path = str(tmp_path / name)
-        options = SendOptions(Backoff(base_seconds=0.01, cap_seconds=0.05))
+        quick = Backoff(base_seconds=0.01, cap_seconds=0.05)
+        options = SendOptions(quick, origin=Origin.of(config))
         pipeline = Pipeline(tuple(receiver.name for receiver in config.receivers))
         delivery = OutboxDelivery(integrations(config), pipeline, path, options)
         agents.append(Agent(delivery, path))

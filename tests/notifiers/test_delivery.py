@@ -36,6 +36,23 @@ def test_firing_and_resolved_both_arrive_once_and_in_order(
     assert agent.sample("stallwatch_notify_pending", receiver="ops") == 0
 
 
+def test_an_alert_is_sent_with_external_labels_and_ends_when_they_have_changed(
+    hook: Any, make_agent: Any, support: Any
+) -> None:
+    config = support.configured(ops=[("webhook", {"url": hook.url})])
+    alert = support.firing()
+    before = make_agent(config.model_copy(update={"external_labels": {"region": "eu"}}))
+    before.fire(alert)
+    before.settle("delivered", 1)
+    before.delivery.stop(support.PATIENCE)
+    after = make_agent(config.model_copy(update={"external_labels": {"region": "us"}}))
+    after.fire(support.resolved(alert))
+    after.settle("delivered", 2)
+    sent = [json.loads(body)["alerts"][0] for _, body in hook.received]
+    assert [one["labels"]["region"] for one in sent] == ["eu", "us"]
+    assert [one["status"] for one in sent] == ["firing", "resolved"]
+
+
 def test_nothing_is_sent_for_a_transaction_that_is_rolled_back(
     hook: Any, make_agent: Any, support: Any
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from engine.labels import Labels
 from notifiers import messages
 from notifiers.notification import Notification
+from notifiers.origin import Origin
 
 
 def notification(alert: Any, status: str = "firing", **changes: Any) -> Notification:
@@ -42,6 +43,15 @@ def test_the_text_says_what_where_how_much_since_when_and_who(support: Any) -> N
         "\n"
         "stallwatch, message the-id"
     )
+
+
+def test_an_alert_about_a_whole_task_says_from_which_node_and_cluster_it_comes(
+    support: Any,
+) -> None:
+    alert = replace(support.firing(), labels=Labels({"alertname": "A", "task_id": "slurm:7.0"}))
+    text = messages.text(notification(alert, origin=Origin(node="gpu-17", cluster="c1")))
+    assert "Node:    gpu-17\nCluster: c1\n" in text
+    assert messages.subject(notification(alert, origin=Origin(node="gpu-17"))).endswith("slurm:7.0")
 
 
 def test_a_resolved_message_says_when_it_ended(support: Any) -> None:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from engine.labels import Labels
-from notifiers.fingerprint import fingerprint
+from engine.alerts.fingerprint import fingerprint
+from engine.config.model import Config
 from notifiers.notification import Notification
+from notifiers.origin import Origin
 from notifiers.receivers.receiver import SendError
 from notifiers.receivers.webhook import WebhookConfig, WebhookReceiver, payload
 
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def notification(*alerts: Any, status: str = "firing") -> Notification:
+def notification(*alerts: Any, status: str = "firing", **changes: Any) -> Notification:
     labels = alerts[0].labels.to_dict()
-    return Notification("the-id", "ops", status, labels, alerts)  # type: ignore[arg-type]
+    return Notification("the-id", "ops", status, labels, alerts, **changes)  # type: ignore[arg-type]
 
 
 def test_the_body_is_alertmanagers_version_4(support: Any) -> None:
@@ -37,7 +38,8 @@ def test_the_body_is_alertmanagers_version_4(support: Any) -> None:
         "evidence": '[{"rank":"0","pid":7,"comm":"python","src":"10.0.0.1","sport":5000,'
         '"dst":"10.0.0.2","dport":6000,"retransmits":12}]',
     }
-    body = payload(notification(support.firing()), "http://node:9466")
+    origin = Origin(node="n1", url="http://node:9466")
+    body = payload(notification(support.firing(), origin=origin))
     assert body == {
         "receiver": "ops",
         "status": "firing",
@@ -62,11 +64,17 @@ def test_the_body_is_alertmanagers_version_4(support: Any) -> None:
     }
 
 
-def test_fingerprints_are_alertmanagers() -> None:
-    # Vectors of prometheus/common, model/signature_test.go.
-    assert int(fingerprint(Labels()), 16) == 14695981039346656037
-    labels = Labels({"name": "garland, briggs", "fear": "love is not enough"})
-    assert int(fingerprint(labels), 16) == 5799056148416392346
+def test_external_labels_fill_in_and_never_replace_what_a_rule_said(support: Any) -> None:
+    origin = Origin(external_labels={"region": "eu", "node": "another"})
+    sent = origin.labelled(support.firing().labels)
+    assert sent.to_dict() == {**support.firing().labels.to_dict(), "region": "eu"}
+
+
+def test_without_an_external_url_the_node_is_named_by_its_own() -> None:
+    config = Config(node="gpu-17", listen="127.0.0.1:9466")
+    assert Origin.of(config).url == "http://gpu-17:9466"
+    named = config.model_copy(update={"external_url": "https://alerts.example/gpu-17"})
+    assert Origin.of(named).url == "https://alerts.example/gpu-17"
 
 
 def test_a_resolved_alert_ends_when_it_resolved(support: Any) -> None:

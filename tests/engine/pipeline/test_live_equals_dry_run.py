@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from engine.alerts.alert import AlertState
+from engine.alerts.encoding import alert_from_json, alert_to_json
 from engine.config.model import Config
 from engine.dataset import open_data
 from engine.flush import Flush, TaskEvent
@@ -30,7 +31,6 @@ from engine.pipeline.agent import Agent
 from engine.pipeline.replay import replay
 from engine.recording import Recorder
 from engine.series import STALE_NAN
-from engine.state.rows import alert_from_json, alert_to_json
 from rules.loader import load_paths
 
 if TYPE_CHECKING:

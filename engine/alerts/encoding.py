@@ -1,0 +1,33 @@
+"""An alert as JSON, as state.db keeps it beside its rule and in the outbox."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from engine.alerts.alert import Alert, AlertState
+from engine.labels import Labels
+
+
+def alert_to_json(alert: Alert) -> dict[str, Any]:
+    """A JSON object; the value is text, since JSON knows no NaN and no infinity."""
+    return {
+        **asdict(alert),
+        "labels": alert.labels.to_dict(),
+        "state": alert.state.value,
+        "value": repr(float(alert.value)),
+        "evidence": list(alert.evidence),
+    }
+
+
+def alert_from_json(row: dict[str, Any]) -> Alert:
+    """The alert that `alert_to_json` wrote. Raises KeyError, TypeError or ValueError."""
+    return Alert(
+        **{
+            **row,
+            "labels": Labels(row["labels"]),
+            "state": AlertState(row["state"]),
+            "value": float(row["value"]),
+            "evidence": tuple(row["evidence"]),
+        }
+    )

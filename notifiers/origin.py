@@ -1,0 +1,48 @@
+"""Who sends: what a message says of its node where the labels of an alert do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.config.model import Config
+    from engine.labels import Labels
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The agent behind a message. An alert that is summed over a task has no label `node`.
+
+    `url`: Alertmanager's `externalURL`. `external_labels`: added to the labels of what is sent.
+    """
+
+    node: str = ""
+    cluster: str = ""
+    url: str = ""
+    external_labels: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: Config) -> Origin:
+        """The origin of a configuration.
+
+        Without `external_url` the URL is made of the node's name and the port, as Prometheus and
+        Alertmanager make theirs of the host's: it names the node, also where it cannot be reached.
+        """
+        port = config.listen.rpartition(":")[2]
+        return cls(
+            node=config.node,
+            cluster=config.cluster,
+            url=config.external_url or f"http://{config.node}:{port}",
+            external_labels=config.external_labels,
+        )
+
+    def labelled(self, labels: Labels) -> Labels:
+        """Labels as they are sent: an external label fills in, it never takes an alert's place.
+
+        Source: `Manager.relabelAlerts` in Prometheus, notifier/manager.go.
+        """
+        missing = {name: text for name, text in self.external_labels.items() if name not in labels}
+        return labels.merged(missing) if missing else labels
