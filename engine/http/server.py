@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import ipaddress
 import logging
 import socket
 import socketserver
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
@@ -24,6 +26,7 @@ logger = logging.getLogger(__name__)
 MAX_BODY_BYTES = 1 << 20
 MAX_FIELDS = 1000
 MAX_CONNECTIONS = 64
+# From one request's end to the next one's: a client that sends a byte now and then is idle too.
 IDLE_SECONDS = 30.0
 POLL_SECONDS = 0.1  # how soon stop() is noticed
 FORM = "application/x-www-form-urlencoded"
@@ -131,11 +134,41 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         logger.debug("connection from %s broke: %s", client_address, sys.exc_info()[1])
 
 
+class _Incoming(io.RawIOBase):
+    """What a client sends, until `deadline` (monotonic seconds); TimeoutError after it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.deadline = 0.0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request took too long")
+        self._connection.settimeout(left)
+        try:
+            return self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(IDLE_SECONDS)
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
     timeout = IDLE_SECONDS
     disable_nagle_algorithm = True
+
+    def setup(self) -> None:
+        super().setup()
+        self._incoming = _Incoming(self.connection)
+        self.rfile = io.BufferedReader(self._incoming)
+
+    def handle_one_request(self) -> None:
+        self._incoming.deadline = time.monotonic() + IDLE_SECONDS
+        super().handle_one_request()
 
     def version_string(self) -> str:
         return "stallwatch"
@@ -179,13 +212,15 @@ class _Handler(BaseHTTPRequestHandler):
     def _request(self) -> Request:
         path, _, query = self.path.partition("?")
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        fields: dict[str, tuple[str, ...]] = {}
+        fields: dict[str, list[str]] = {}
         for part in (body.decode("utf-8", "replace"), query):
-            for name, value in parse_qsl(part, keep_blank_values=True):
-                if len(fields) < MAX_FIELDS:
-                    fields[name] = (*fields.get(name, ()), value)
+            # Cut before it is taken apart: a megabyte of `a&a&a` is half a million fields.
+            first = "&".join(part.split("&", MAX_FIELDS)[:MAX_FIELDS])
+            for name, value in parse_qsl(first, keep_blank_values=True):
+                fields.setdefault(name, []).append(value)
+        parameters = {name: tuple(values) for name, values in fields.items()}
         accept = self.headers.get("Accept", "")
-        return Request(self.command, unquote(path), fields, accept)
+        return Request(self.command, unquote(path), parameters, accept)
 
     def _send(self, response: Response) -> None:
         self.send_response(response.status)

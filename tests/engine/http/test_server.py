@@ -66,6 +66,40 @@ def test_a_client_that_leaves_in_the_middle_disturbs_nobody(server: HttpServer) 
     assert requests.get(f"{server.url}/-/healthy", timeout=TIMEOUT).status_code == 200
 
 
+def test_a_body_of_half_a_million_fields_is_cut_before_it_is_taken_apart(
+    server: HttpServer,
+) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    reply = requests.post(
+        f"{server.url}/api/v1/query",
+        data="query=up&" + "a&" * 500_000,
+        headers=form,
+        timeout=TIMEOUT,
+    )
+    assert reply.status_code == 200
+
+
+def test_a_client_that_sends_a_byte_now_and_then_is_let_go_like_an_idle_one(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.http.server.IDLE_SECONDS", 0.5)
+    with socket.create_connection(server.address, timeout=TIMEOUT) as connection:
+        connection.settimeout(0.1)
+        closed = False
+        for _ in range(600):
+            # A reset says the same as an end.
+            try:
+                connection.sendall(b"G")
+                closed = not connection.recv(1024)
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                closed = True
+            if closed:
+                break
+    assert closed
+
+
 def test_more_connections_than_there_is_room_for_are_closed_at_once(
     sources: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
