@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import queue
 import signal
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,29 +52,57 @@ class RunCommand:
         )
         config = _configured(load_config(args.config), args)
         files = load_rules(config, args.rules)
+        signals = _listen_to_signals()
         agent = Agent(config, files, load_probes(), load_delivery())
         try:
             server = serve(config.listen, AgentView(agent))
         except StallwatchError:
             agent.stop()
             raise
-        stop = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stop.set())
-        signal.signal(signal.SIGHUP, lambda *_: _reload(agent, args.rules))
         try:
             agent.start()
             print(report(agent, server.url), flush=True)
-            while not stop.wait(1.0):
-                if agent.fault:
-                    raise StallwatchError(
-                        f"stallwatch: {agent.fault}\n    hint: the log above has the traceback; "
-                        "start the agent again, and please report this"
-                    )
+            _serve_signals(agent, args.rules, signals)
         finally:
             server.stop()
             agent.stop()
         return 0
+
+
+def _listen_to_signals() -> queue.SimpleQueue[int]:
+    """Signals as they come, from now on.
+
+    A handler only puts: one that did the work would interrupt itself, or wait for a lock that the
+    very code it interrupted holds. SimpleQueue.put alone is made for that.
+    """
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _frame: signals.put(received))
+    return signals
+
+
+def _serve_signals(
+    agent: Agent, paths: Sequence[str] | None, signals: queue.SimpleQueue[int]
+) -> None:
+    """Return on SIGINT or SIGTERM; any number of SIGHUPs that wait are one reload.
+
+    Raises StallwatchError when the agent cannot go on.
+    """
+    while True:
+        received: set[int] = set()
+        with contextlib.suppress(queue.Empty):
+            received.add(signals.get(timeout=1.0))
+            while True:
+                received.add(signals.get_nowait())
+        if received - {signal.SIGHUP}:
+            return
+        if agent.fault:
+            raise StallwatchError(
+                f"stallwatch: {agent.fault}\n    hint: the log above has the traceback; "
+                "start the agent again, and please report this"
+            )
+        if received:
+            _reload(agent, paths)
 
 
 def load_rules(config: Config, paths: Sequence[str] | None) -> tuple[RuleFile, ...]:

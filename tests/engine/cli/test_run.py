@@ -1,0 +1,89 @@
+"""`stallwatch run` as a process: what signals do to it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STALLWATCH = Path(sys.executable).with_name("stallwatch")
+PROBES = ("tcp_retransmit", "torch_step", "process_exec", "gpu")
+RULES = "groups:\n- {name: g, rules: [{record: a, expr: vector(1)}]}\n"
+
+
+class Running:
+    def __init__(self, folder: Path) -> None:
+        self.rules = folder / "rules.yaml"
+        self.rules.write_text(RULES)
+        self._printed = folder / "printed"
+        config = folder / "stallwatch.yaml"
+        settings = {
+            "listen": "127.0.0.1:0",
+            "state_dir": str(folder / "state"),
+            "rule_files": [str(self.rules)],
+            "probes": {name: {"enabled": False} for name in PROBES},
+        }
+        config.write_text(json.dumps(settings))
+        with self._printed.open("w") as printed:
+            self.process = subprocess.Popen(
+                [str(STALLWATCH), "run", "--config", str(config)], stdout=printed, stderr=printed
+            )
+
+    @property
+    def printed(self) -> str:
+        return self._printed.read_text()
+
+    def wait_for(self, text: str) -> None:
+        deadline = time.monotonic() + 60
+        while text not in self.printed:
+            assert self.process.poll() is None, self.printed
+            assert time.monotonic() < deadline, self.printed
+            time.sleep(0.05)
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    agent = Running(tmp_path)
+    try:
+        agent.wait_for("listening")
+        yield agent
+    finally:
+        agent.process.kill()
+        agent.process.wait()
+
+
+def test_a_storm_of_sighups_is_a_reload_or_two_and_harms_nothing(running: Running) -> None:
+    # The last group goes each time, so that a reload writes to state.db.
+    for turn in range(20):
+        running.rules.write_text(RULES if turn % 2 else RULES.replace("name: g", f"name: h{turn}"))
+        for _ in range(200):
+            running.process.send_signal(signal.SIGHUP)
+    running.wait_for("rules loaded again")
+    assert running.stop() == 0
+    assert "cannot be written" not in running.printed
+    assert "Traceback" not in running.printed
+
+
+def test_sighup_with_broken_rules_keeps_the_present_ones(running: Running) -> None:
+    running.rules.write_text("groups: [")
+    running.process.send_signal(signal.SIGHUP)
+    running.wait_for("the present ones go on")
+    assert running.stop() == 0
+
+
+def test_sigterm_twice_stops_once(running: Running) -> None:
+    running.process.send_signal(signal.SIGTERM)
+    assert running.stop() == 0
