@@ -85,15 +85,12 @@ class Fold:
 
     def flush(self) -> Iterator[tuple[Labels, float]]:
         """The samples of this interval, and the state moves on to the next."""
-        ending = {
+        owed = {
             task_id
-            for task_id in self._ended
-            if not any(
-                counter.held > 0 or not counter.started
-                for (group, _, _), counter in self._counters.items()
-                if group[0] == task_id
-            )
+            for ((task_id, _), _, _), counter in self._counters.items()
+            if counter.held > 0 or not counter.started
         }
+        ending = self._ended - owed
         yield from self._flush_counters(ending)
         yield from self._flush_gauges()
         self._ended -= ending

@@ -96,6 +96,9 @@ class TcpRetransmitProbe:
                 if self._newest.get(pid) != newest:
                     self._newest[pid] = newest
                     self._meet(pid)
+                    if self._owners.get(pid) is None:
+                        # It ended before anybody looked, so that nothing else tells its end.
+                        self._forget(pid)
         for record in self._program.records():
             owner = self._owner(record[1])
             if owner is None and len(self._pending) < _PENDING_LIMIT:
@@ -177,10 +180,14 @@ class TcpRetransmitProbe:
         for owner in self._owners.remove_gone():
             pid = owner.process.pid
             self._emit(Gone(owner.process))
-            self._newest.pop(pid, None)
             self._found = {at: own for at, own in self._found.items() if own != pid}
-            if self._program is not None:
-                self._program.forget_process(pid)
+            self._forget(pid)
+
+    def _forget(self, pid: int) -> None:
+        """Make room for others in what is kept by pid, the kernel's table first of all."""
+        self._newest.pop(pid, None)
+        if self._program is not None:
+            self._program.forget_process(pid)
 
     def status(self) -> ProbeStatus:
         """The present state."""

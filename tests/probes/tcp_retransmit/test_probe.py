@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -18,6 +19,7 @@ from probes.tcp_retransmit.probe import TcpRetransmitProbe
 
 if TYPE_CHECKING:
     from engine.readings import Reading
+    from probes.tcp_retransmit.flow import Flow
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -44,6 +46,30 @@ def test_a_probe_that_never_started_answers_everything() -> None:
     assert probe.produced().produced == ()
     probe.stop()
     assert probe.status().state == "off"
+
+
+def test_a_process_that_ended_unseen_leaves_the_kernels_table() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as short:
+        short.wait()
+
+    class Program:
+        table: ClassVar = {short.pid: 1, os.getpid(): 1}
+
+        def processes(self) -> list[tuple[int, int]]:
+            return list(self.table.items())
+
+        def forget_process(self, pid: int) -> None:
+            del self.table[pid]
+
+        def records(self) -> list[tuple[int, Flow]]:
+            return []
+
+    probe = TcpRetransmitProbe()
+    probe._program = Program()  # type: ignore[assignment]
+    for _ in range(2):
+        probe.poll()
+    assert set(Program.table) == {os.getpid()}
+    assert set(probe._newest) == {os.getpid()}
 
 
 def test_of_several_holders_of_a_socket_the_one_that_forked_owns_it() -> None:
