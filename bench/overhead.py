@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.pairs import Ratio, Slice, compare, step_seconds
+from bench.pairs import Ratio, Slice, compare, step_cpu_seconds, step_seconds
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKLOAD = ROOT / "tests" / "e2e" / "workloads" / "ddp.py"
@@ -92,6 +92,15 @@ class Job:
             data = trace.read_bytes() if trace.exists() else b""
             found.append(np.frombuffer(data[: len(data) // 8 * 8]))
         return found
+
+    def cpu_seconds(self) -> float:
+        """What all threads of both ranks have used."""
+        spent = 0
+        for rank in self._ranks:
+            for thread in Path(f"/proc/{rank.pid}/task").iterdir():
+                with contextlib.suppress(OSError):  # it has ended
+                    spent += int((thread / "schedstat").read_text().split()[0])
+        return spent / 1e9
 
     def wait_past(self, monotonic: float) -> None:
         """Until both ranks have ended a step after a time."""
@@ -205,7 +214,9 @@ def _cpu_ticks(stat: str) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def run_slices(agent: Agent, options: argparse.Namespace) -> list[tuple[bool, Slice, Slice]]:
+def run_slices(
+    agent: Agent, job: Job, options: argparse.Namespace
+) -> list[tuple[bool, Slice, Slice]]:
     """Two pairs with the agent (off on, on off), then two without (off off, off off), and again.
 
     Returns (is an A/A pair, first kind of slice, second kind): in an A/A pair both ran without.
@@ -221,9 +232,10 @@ def run_slices(agent: Agent, options: argparse.Namespace) -> list[tuple[bool, Sl
                     agent.stop()
                 if not slices or second != slices[-1].treated:
                     time.sleep(TRANSITION_SECONDS)
-                start = time.monotonic()
+                start, before = time.monotonic(), job.cpu_seconds()
                 agent.measure(options.seconds)
-                slices.append(Slice(start, time.monotonic(), treated=second))
+                spent = job.cpu_seconds() - before
+                slices.append(Slice(start, time.monotonic(), second, spent))
             found += [(idle, slices[0], slices[1]), (idle, slices[3], slices[2])]
         print(f"\r{2 * (round_ + 1)} of {options.pairs} pairs", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
@@ -252,7 +264,7 @@ def measure(options: argparse.Namespace) -> Ratio:
         job = Job(Path(folder), options)
         try:
             job.wait_past(time.monotonic() + 3)
-            results = run_slices(agent, options)
+            results = run_slices(agent, job, options)
             job.wait_past(time.monotonic())
             ends = job.ends()
         finally:
@@ -260,8 +272,9 @@ def measure(options: argparse.Namespace) -> Ratio:
             job.kill()
     ratios = {}
     for idle in (False, True):
-        pairs = [(step_seconds(a, ends), step_seconds(b, ends)) for i, a, b in results if i == idle]
-        ratios[idle] = compare(pairs)
+        for kind in (step_seconds, step_cpu_seconds):
+            pairs = [(kind(a, ends), kind(b, ends)) for each, a, b in results if each == idle]
+            ratios[idle, kind] = compare(pairs)
     spent, passed = (sum(each) for each in zip(*agent.cpu_seconds, strict=True))
     print(f"load at the end: {'/'.join(f'{each:.1f}' for each in os.getloadavg())}")
     print(f"slices beside another user of BPF: {agent.shared_slices} of {agent.slices}")
@@ -269,10 +282,12 @@ def measure(options: argparse.Namespace) -> Ratio:
     print(
         f"agent: {spent / passed:.4f} CPU seconds a second, {max(agent.rss_bytes) / 2**20:.0f} MiB"
     )
-    print("\n| | step time, ratio | 95 % interval | pairs |\n|---|---|---|---|")
-    print(row("agent on / off", ratios[False]))
-    print(row("A/A: off / off", ratios[True]))
-    return ratios[False]
+    print("\n| | ratio | 95 % interval | pairs |\n|---|---|---|---|")
+    print(row("median step, agent on / off", ratios[False, step_seconds]))
+    print(row("median step, A/A", ratios[True, step_seconds]))
+    print(row("CPU time of a step, agent on / off", ratios[False, step_cpu_seconds]))
+    print(row("CPU time of a step, A/A", ratios[True, step_cpu_seconds]))
+    return ratios[False, step_seconds]
 
 
 def main() -> int:

@@ -21,11 +21,15 @@ RESAMPLES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A stretch of a run, in seconds of CLOCK_MONOTONIC. `treated`: the agent ran."""
+    """A stretch of a run, in seconds of CLOCK_MONOTONIC. `treated`: the agent ran.
+
+    `cpu_seconds`: what all threads of all ranks used in it.
+    """
 
     start: float
     end: float
     treated: bool
+    cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,12 @@ def step_seconds(slice_: Slice, ranks: Sequence[NDArray[np.float64]]) -> float:
             raise ValueError(f"no step between {slice_.start:.1f} s and {slice_.end:.1f} s")
         medians.append(float(np.median(np.diff(inside))))
     return sum(medians) / len(medians)
+
+
+def step_cpu_seconds(slice_: Slice, ranks: Sequence[NDArray[np.float64]]) -> float:
+    """The CPU time of a mean step of a slice, all ranks together. Arguments as `step_seconds`."""
+    ends = ranks[0]
+    return slice_.cpu_seconds / int(((ends >= slice_.start) & (ends <= slice_.end)).sum())
 
 
 def compare(pairs: Sequence[tuple[float, float]], seed: int = 0) -> Ratio:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.pairs import Slice, compare, step_seconds
+from bench.pairs import Slice, compare, step_cpu_seconds, step_seconds
 
 
 def drifting_pairs(effect: float, count: int = 40) -> list[tuple[float, float]]:
@@ -35,6 +35,12 @@ def test_a_slice_counts_the_steps_that_are_wholly_inside() -> None:
     ends = np.array([0.0, 4.0, 5.0, 6.0, 7.5, 8.5, 13.0])
     assert step_seconds(Slice(3.5, 9.0, treated=False), [ends]) == 1.0
     assert step_seconds(Slice(3.5, 9.0, treated=False), [ends, np.array([4.0, 7.0])]) == 2.0
+
+
+def test_the_cpu_time_of_a_step_is_that_of_the_slice_over_its_steps() -> None:
+    ends = np.array([0.0, 4.0, 5.0, 6.0, 7.5, 8.5, 13.0])
+    part = Slice(3.5, 9.0, treated=False, cpu_seconds=10.0)
+    assert step_cpu_seconds(part, [ends, ends]) == 2.0
 
 
 def test_a_slice_without_steps_is_an_error_and_not_a_zero() -> None:
