@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import platform
 import signal
@@ -21,15 +22,22 @@ import time
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bench.pairs import Ratio, Slice, compare, step_cpu_seconds, step_seconds
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 ROOT = Path(__file__).resolve().parents[1]
 WORKLOAD = ROOT / "tests" / "e2e" / "workloads" / "ddp.py"
 STALLWATCH = Path(sys.executable).with_name("stallwatch")
-# Attaching takes 10 to 20 ms, detaching up to 300 ms, starting Python and clang seconds.
+# Starting and stopping take this long whatever they take, and as long where nothing is started: a
+# slice that began when the start was done would begin, on a busy machine, when a burst was over.
+START_SECONDS, STOP_SECONDS = 8.0, 3.0
+# Attaching takes 10 to 20 ms, detaching up to 300 ms; left out at least.
 TRANSITION_SECONDS = 1.0
 TICKS = os.sysconf("SC_CLK_TCK")
 PROBES = ("tcp_retransmit", "torch_step", "process_exec")
@@ -214,6 +222,14 @@ def _cpu_ticks(stat: str) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+def take(seconds: float, action: Callable[[], None]) -> None:
+    """Do something; return a multiple of `seconds` later."""
+    began = time.monotonic()
+    action()
+    taken = time.monotonic() + TRANSITION_SECONDS - began
+    time.sleep(math.ceil(taken / seconds) * seconds - taken + TRANSITION_SECONDS)
+
+
 def run_slices(
     agent: Agent, job: Job, options: argparse.Namespace
 ) -> list[tuple[bool, Slice, Slice]]:
@@ -226,12 +242,10 @@ def run_slices(
         for idle in (False, True) if round_ % 2 == 0 else (True, False):
             slices: list[Slice] = []
             for second in (False, True, True, False):
-                if not idle and second and not slices[-1].treated:
-                    agent.start()
+                if second and not slices[-1].treated:
+                    take(START_SECONDS, (lambda: None) if idle else agent.start)
                 elif slices and not second:
-                    agent.stop()
-                if not slices or second != slices[-1].treated:
-                    time.sleep(TRANSITION_SECONDS)
+                    take(STOP_SECONDS, agent.stop)
                 start, before = time.monotonic(), job.cpu_seconds()
                 agent.measure(options.seconds)
                 spent = job.cpu_seconds() - before
