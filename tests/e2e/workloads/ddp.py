@@ -97,7 +97,7 @@ def batches(options: argparse.Namespace) -> Iterator[Any]:
     while not options.workers:
         yield data
     while True:
-        yield from DataLoader([data] * 20, batch_size=None, num_workers=options.workers)  # type: ignore[arg-type]
+        yield from DataLoader([data] * 20, batch_size=None, num_workers=options.workers)
 
 
 def spawn() -> None:

@@ -64,7 +64,7 @@ def test_a_rule_over_an_axis_is_instant_queries_over_data_that_end_at_each_step(
 ) -> None:
     values = COUNTER.split("} ")[1].split(" ")
     whole = load(COUNTER).points(expr, rule(20, 60, 20))
-    cut = {}
+    cut: dict[str, dict[int, float]] = {}
     for end in (20, 40, 60):
         until = load(f"10s\n steps_total{{rank='0'}} {' '.join(values[: end // 10 + 1])}")
         for series, value in until.at(end, expr).items():
