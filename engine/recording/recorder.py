@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -192,6 +193,14 @@ class Recorder:
             leftover.unlink()
         self._seal_all()
 
+    @property
+    def _aged_to_ms(self) -> int:
+        """The time that age is counted from: that of the data, which may be an import's.
+
+        Never ahead of the clock, or one sample from a wrong future would expire everything.
+        """
+        return min(self._newest_ms, int(time.time() * 1000))
+
     def _seal_all(self) -> None:
         """Turn every closed journal into Parquet. Raises OSError; what is left is tried again."""
         with self._sealing:
@@ -199,7 +208,7 @@ class Recorder:
                 self._seal(stem)
             with self._guard:
                 entries = list(self._entries())
-            for name, reason in expire(self.path, entries, self.retention, self._newest_ms):
+            for name, reason in expire(self.path, entries, self.retention, self._aged_to_ms):
                 self._add({"type": "removed", "name": name, "reason": reason})
             self._condense()
 
@@ -221,7 +230,7 @@ class Recorder:
         with self._guard:
             manifest = self._manifest
             if manifest is not None and manifest.size > self._condense_above:
-                horizon_ms = self._newest_ms - self.retention.metrics.age_ms
+                horizon_ms = self._aged_to_ms - self.retention.metrics.age_ms
                 manifest.rewrite(condense(self.path, manifest.entries, horizon_ms))
                 self._condense_above = max(CONDENSE_BYTES, 2 * manifest.size)
 

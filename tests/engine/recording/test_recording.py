@@ -183,6 +183,17 @@ def test_retention_is_by_class_age_and_size(folder: str) -> None:
     assert sum(path.stat().st_size for path in Path(folder).glob("metrics-*")) <= 4_000
 
 
+def test_a_sample_from_a_wrong_future_expires_nothing(folder: str) -> None:
+    now_ms = int(time.time() * 1000)
+    now_ms -= now_ms % 1000
+    recorder = Recorder(folder)
+    recorder.write(flush(now_ms, 1.0))
+    recorder.write(flush(now_ms + 365 * 24 * HOUR, 2.0))
+    recorder.close()
+    Recorder(folder).close()
+    assert open_recording(folder).start_ms == now_ms
+
+
 def test_a_full_disk_loses_flushes_not_the_agent_and_recording_resumes(folder: str) -> None:
     seen: list[str] = []
     recorder = Recorder(folder, on_failure=seen.append)
