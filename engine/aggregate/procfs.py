@@ -16,9 +16,10 @@ CLOCK_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """Fields of `/proc/PID/stat`: 2 (comm), 5 (pgrp) and 22 (starttime, ticks after boot)."""
+    """Fields 2 (comm), 3 (state), 5 (pgrp) and 22 (starttime, ticks after boot) of the line."""
 
     comm: str
+    state: str
     process_group: int
     start_ticks: int
 
@@ -37,8 +38,10 @@ class Procfs:
         # comm may hold spaces and parentheses: it ends at the last one.
         opening, closing = text.find(b"("), text.rfind(b")")
         fields = text[closing + 2 :].split()
+        if len(fields) < 20:  # cut off: it ended while it was read
+            return None
         comm = text[opening + 1 : closing].decode("utf-8", "replace")
-        return Stat(comm, int(fields[2]), int(fields[19]))
+        return Stat(comm, fields[0].decode("ascii", "replace"), int(fields[2]), int(fields[19]))
 
     def identify(self, pid: int) -> Process | None:
         """The process that has this pid now."""
@@ -47,8 +50,7 @@ class Procfs:
 
     def alive(self, process: Process) -> bool:
         """Whether the very same process still runs (a zombie counts until it is reaped)."""
-        stat = self.stat(process.pid)
-        return stat is not None and stat.start_ticks == process.start_ticks
+        return self.identify(process.pid) == process
 
     def environ(self, pid: int) -> dict[str, str] | None:
         """The environment the process was started with, not what it set later."""
@@ -70,8 +72,9 @@ class Procfs:
         return tuple(line.split(":", 2)[2] for line in lines if line.count(":") >= 2)
 
     def pids(self) -> list[int]:
-        """Every process there is."""
-        return [int(path.name) for path in self.root.iterdir() if path.name.isdigit()]
+        """Every process there is, the lowest pid first."""
+        with os.scandir(self.root) as entries:
+            return sorted(int(entry.name) for entry in entries if entry.name.isdigit())
 
     def boot_time_seconds(self) -> float:
         """When the machine booted, unix seconds (`btime` of /proc/stat)."""

@@ -9,6 +9,8 @@ import os
 import re
 from pathlib import Path
 
+from engine.aggregate.procfs import Procfs
+from engine.readings import Process
 from probes.bpf.errors import UnavailableError
 
 _PLACES = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
@@ -69,17 +71,8 @@ def _mount(place: Path) -> bool:
 
 def own_start_ticks() -> int:
     """This process's start time, which with the pid makes its names unique."""
-    return start_ticks(os.getpid()) or 0
-
-
-def start_ticks(pid: int) -> int | None:
-    """Start time of a process in clock ticks after boot: field 22 of /proc/PID/stat."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    # The command in parentheses may hold spaces and parentheses; fields count from the last one.
-    return int(text.rpartition(")")[2].split()[19])
+    own = Procfs().identify(os.getpid())
+    return own.start_ticks if own is not None else 0
 
 
 def add_uprobe(path: str, offset: int, number: int) -> str:
@@ -115,8 +108,12 @@ def stale_events(text: str) -> list[str]:
     return [
         match["event"]
         for match in map(_ENTRY.match, text.splitlines())
-        if match is not None and start_ticks(int(match["pid"])) != int(match["start"])
+        if match is not None and not _runs(int(match["pid"]), int(match["start"]))
     ]
+
+
+def _runs(pid: int, start_ticks: int) -> bool:
+    return Procfs().alive(Process(pid, start_ticks))
 
 
 def remove_stale() -> int:

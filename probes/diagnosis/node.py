@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.aggregate.procfs import Procfs
 from probes.bpf import capabilities
 from probes.diagnosis.clock import read_clock
 from probes.diagnosis.finding import Finding
@@ -50,8 +51,7 @@ def _nvml() -> Finding:
 
 def _libtorch() -> Finding:
     mapped = closed = 0
-    with os.scandir("/proc") as entries:
-        pids = [entry.name for entry in entries if entry.name.isdigit()]
+    pids = Procfs().pids()
     for pid in pids:
         text = _maps(pid)
         closed += text is None
@@ -66,7 +66,7 @@ def _libtorch() -> Finding:
     return Finding("PyTorch", "ok", detail)
 
 
-def _maps(pid: str) -> bytes | None:
+def _maps(pid: int) -> bytes | None:
     """The mappings of a process, empty when it has ended, None when it is closed to us."""
     try:
         return Path(f"/proc/{pid}/maps").read_bytes()

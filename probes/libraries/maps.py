@@ -1,4 +1,4 @@
-"""The libraries of one process, as /proc/PID/maps and /proc/PID/stat tell (proc(5))."""
+"""The libraries of one process, as /proc/PID/maps tells (proc(5))."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.aggregate.procfs import Procfs
 from engine.readings import Process
 from probes.elf.image import ElfError, Image
 
 PROC = Path("/proc")
-START_TIME_FIELD = 22
+_ENDED = frozenset("XxZ")
 # `7f12-7f34 r-xp 00001000 08:01 1234   /usr/lib/libc.so.6`
 MAPS_LINE = rb"^([0-9a-f]+-[0-9a-f]+) \S+ \S+ (\S+) (\d+) +(/[^\n]*/(?:%s)[^/\n]*)$"
 
@@ -66,15 +67,11 @@ class LibraryNames:
 
 def identify(pid: int, proc: Path = PROC) -> Process | None:
     """The process that has this pid now; None when none has or it may not be seen."""
-    try:
-        text = (proc / f"{pid}/stat").read_bytes()
-    except OSError:
+    stat = Procfs(proc).stat(pid)
+    # A zombie maps nothing any more and will never take another step.
+    if stat is None or stat.state in _ENDED:
         return None
-    # Field 2 is the command in parentheses and may hold spaces and parentheses itself.
-    fields = text.rpartition(b")")[2].split()
-    if len(fields) < START_TIME_FIELD - 2 or fields[0] in {b"X", b"x", b"Z"}:
-        return None
-    return Process(pid, int(fields[START_TIME_FIELD - 3]))
+    return Process(pid, stat.start_ticks)
 
 
 def is_thread(pid: int, tid: int, proc: Path = PROC) -> bool:

@@ -12,11 +12,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from engine.aggregate.procfs import Procfs
 from probes.libraries.maps import PROC, LibraryNames, Mapped, identify
 from probes.libraries.table import UserTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from pathlib import Path
 
     from engine.readings import Process
@@ -143,14 +144,11 @@ class LibraryWatch:
         self._pending.clear()
         self.unreadable = 0
         linkers: set[FileKey] = set()
-        for pid in self._pids():
+        for pid in Procfs(self._proc).pids():
             mapped = self.look(pid, changes)
             linkers.update(each.key for each in mapped if each.name.startswith(LINKERS))
         if self._hook is not None:
             self._hook.keep_only(linkers)
-
-    def _pids(self) -> Iterable[int]:
-        return sorted(int(each.name) for each in self._proc.iterdir() if each.name.isdigit())
 
     def _reap(self, changes: Changes) -> None:
         for process in list(self._known.values()):

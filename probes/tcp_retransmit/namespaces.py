@@ -10,18 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 _CLONE_NEWNET = 0x40000000
 _T = TypeVar("_T")
-
-
-def processes() -> Iterator[int]:
-    """All pids of /proc."""
-    with os.scandir("/proc") as entries:
-        for entry in entries:
-            if entry.name.isdigit():
-                yield int(entry.name)
 
 
 def network_namespace(pid: int | str) -> int | None:

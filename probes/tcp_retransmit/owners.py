@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.aggregate.procfs import Procfs
 from engine.readings import Process
-from probes.bpf.tracefs import start_ticks
 from probes.tcp_retransmit import namespaces
 
 if TYPE_CHECKING:
@@ -25,17 +24,18 @@ class Owner:
     comm: str
     namespace: int
 
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return Procfs().alive(self.process)
+
 
 def read_owner(pid: int) -> Owner | None:
     """Look at a process now; None when it has ended."""
-    ticks = start_ticks(pid)
-    if ticks is None:
+    stat = Procfs().stat(pid)
+    if stat is None:
         return None
-    try:
-        comm = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return None
-    return Owner(Process(pid, ticks), comm, namespaces.network_namespace(pid) or 0)
+    process = Process(pid, stat.start_ticks)
+    return Owner(process, stat.comm, namespaces.network_namespace(pid) or 0)
 
 
 class Owners:
@@ -66,11 +66,7 @@ class Owners:
 
     def remove_gone(self) -> list[Owner]:
         """Forget processes that ended; they are returned."""
-        gone = [
-            owner
-            for owner in self._by_pid.values()
-            if start_ticks(owner.process.pid) != owner.process.start_ticks
-        ]
+        gone = [owner for owner in self._by_pid.values() if not owner.runs()]
         for owner in gone:
             del self._by_pid[owner.process.pid]
         return gone
@@ -83,13 +79,13 @@ def holders(inodes: set[int], pids: Iterable[int]) -> dict[int, int]:
     forked, is taken.
     """
     found: dict[int, int] = {}
-    oldest_first = sorted((start_ticks(pid) or 0, pid) for pid in pids)
+    running = [process for process in map(Procfs().identify, pids) if process is not None]
     missing = set(inodes)
-    for _, pid in oldest_first:
+    for process in sorted(running, key=lambda process: (process.start_ticks, process.pid)):
         if not missing:
             break
-        held = missing & namespaces.socket_inodes(pid)
-        found.update(dict.fromkeys(held, pid))
+        held = missing & namespaces.socket_inodes(process.pid)
+        found.update(dict.fromkeys(held, process.pid))
         missing -= held
     return found
 

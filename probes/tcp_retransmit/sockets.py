@@ -6,8 +6,8 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.aggregate.procfs import Procfs
 from engine.readings import Count
-from probes.bpf.tracefs import start_ticks
 from probes.tcp_retransmit import namespaces, owners, sockdiag
 from probes.tcp_retransmit.segments import Segments
 
@@ -46,7 +46,7 @@ class Sockets:
 
         Their segments count from here.
         """
-        pids = list(namespaces.processes())
+        pids = Procfs().pids()
         everywhere = namespaces.namespaces_of(pids)
         found, self.refused = namespaces.visit(everywhere, sockdiag.tcp_sockets)
         self._segments.baseline(found)
@@ -60,7 +60,7 @@ class Sockets:
 
     def find(self, wanted: set[Connection]) -> dict[Connection, int]:
         """Owners' pids of connections that nobody was seen to use."""
-        pids = list(namespaces.processes())
+        pids = Procfs().pids()
         found, self.refused = namespaces.visit(namespaces.namespaces_of(pids), sockdiag.tcp_sockets)
         cut = {
             namespace: [each for each in listed if each.connection in wanted]
@@ -85,11 +85,10 @@ class Sockets:
 
     def _is_alive(self, namespace: int) -> bool:
         process = self._representative.get(namespace)
-        if process is not None and start_ticks(process.pid) == process.start_ticks:
+        if process is not None and Procfs().alive(process):
             return True
         for owner in self._owners.all():
-            alive = start_ticks(owner.process.pid) == owner.process.start_ticks
-            if owner.namespace == namespace and alive:
+            if owner.namespace == namespace and owner.runs():
                 self._representative[namespace] = owner.process
                 return True
         return False
@@ -114,7 +113,7 @@ class Sockets:
         """Namespaces with their oldest living owner, who also stands for its loss probes."""
         living: dict[int, Owner] = {}
         for owner in self._owners.all():
-            if owner.namespace and start_ticks(owner.process.pid) == owner.process.start_ticks:
+            if owner.namespace and owner.runs():
                 living.setdefault(owner.namespace, owner)
                 self._representative.setdefault(owner.namespace, owner.process)
         return living

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from engine.aggregate.procfs import Procfs
 from engine.readings import Count, Event, Gone, ProbeOptions, Process, Watched
 from probes.bpf import tracepoint
 from probes.bpf.errors import UnavailableError
-from probes.bpf.tracefs import start_ticks
 from probes.tcp_retransmit import kernel
 from probes.tcp_retransmit.probe import TcpRetransmitProbe
 
@@ -103,9 +103,9 @@ def watcher() -> Iterator[Watcher]:
 
 
 def _process(of: subprocess.Popen[str]) -> Process:
-    ticks = start_ticks(of.pid)
-    assert ticks is not None
-    return Process(of.pid, ticks)
+    process = Procfs().identify(of.pid)
+    assert process is not None
+    return process
 
 
 @pytest.mark.parametrize("v6", [False, True], ids=["ipv4", "ipv6"])

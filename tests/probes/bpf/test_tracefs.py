@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 
+from engine.aggregate.procfs import Procfs
 from probes.bpf import tracefs
 
 
@@ -16,4 +17,4 @@ def test_only_entries_of_dead_agents_are_stale() -> None:
 
 
 def test_a_process_that_does_not_exist_has_no_start_time() -> None:
-    assert tracefs.start_ticks(2**22 + 1) is None
+    assert Procfs().identify(2**22 + 1) is None
