@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from engine.alerts.alert import Alert
     from engine.config.model import Config
     from engine.readings import ProbeOptions, ProbeStatus, Produced, Reading
+    from engine.telemetry import OwnSample
 
 
 class Probe(Protocol):
@@ -86,8 +87,8 @@ class Delivery(Protocol):
         """The transaction that enqueued is committed."""
         ...
 
-    def samples(self) -> Sequence[tuple[str, tuple[tuple[str, str], ...], str, float]]:
-        """The stallwatch_notify_* metrics now: (name, labels, "counter" or "gauge", value)."""
+    def samples(self) -> Sequence[OwnSample]:
+        """The stallwatch_notify_* metrics now."""
         ...
 
     def stop(self, timeout_seconds: float) -> None:

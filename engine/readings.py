@@ -123,5 +123,4 @@ class Produced:
 class ProbeOptions:
     """What the agent tells a probe at start. `settings` is its section of the configuration."""
 
-    flush_interval_seconds: float = 10.0
     settings: dict[str, object] = field(default_factory=dict)

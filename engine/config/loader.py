@@ -23,7 +23,6 @@ from rules.source import ProblemsError
 if TYPE_CHECKING:
     from engine.config.kinds import Kinds
     from engine.config.model import ReceiverConfig
-    from rules.document import Node
     from rules.source import Problem, Source
 
 SEARCHED = (Path("stallwatch.yaml"), Path("/etc/stallwatch/stallwatch.yaml"))
@@ -106,10 +105,6 @@ def _build(secrets: SecretReader, root: Mapping, kinds: Kinds) -> Config | None:
             "state_dir": folder / config.state_dir,
         }
     )
-
-
-def _absent(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.null
 
 
 def _check_route(

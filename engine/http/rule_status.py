@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.http.message import ApiError, Response, success
 from engine.promql.json_encoding import format_exponent
-from engine.timestamps import format_rfc3339
+from engine.timestamps import NEVER, format_rfc3339
 from rules.model import AlertingRule
 
 if TYPE_CHECKING:
@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 
     from engine.alerts.alert import Alert
     from engine.http.message import Request
-    from engine.http.sources import GroupStatus, RuleStatus, Sources
-
-# What Prometheus, being Go, prints for a time that never was.
-NEVER = "0001-01-01T00:00:00Z"
+    from engine.http.sources import GroupStatus, Sources
+    from engine.rulegroup.runner import RuleStatus
 
 
 def alerts(sources: Sources, _request: Request) -> Response:

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.alerts.alert import Alert
     from engine.promql.value import Axis, Result
+    from engine.rulegroup.runner import RuleStatus
     from engine.series import Queryable
     from engine.telemetry import OwnSample
-    from rules.model import Rule
-
-
-@dataclass(frozen=True, slots=True)
-class RuleStatus:
-    """A rule and how its last evaluation went; `last_evaluation_ms` None: not evaluated yet.
-
-    `alerts` are those pending or firing now, none for a recording rule.
-    """
-
-    rule: Rule
-    health: Literal["unknown", "ok", "err"] = "unknown"
-    last_error: str = ""
-    evaluation_seconds: float = 0.0
-    last_evaluation_ms: int | None = None
-    alerts: tuple[Alert, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """A rule group; `interval_ms` is the interval in force, the global one resolved."""
+    """A rule group; `interval_ms` is the interval in force, the global one resolved.
+
+    The alerts of `rules` are those pending or firing now.
+    """
 
     name: str
     file: str

@@ -103,7 +103,7 @@ class Collector:
         def emit(reading: Reading) -> None:
             self.queue.put(name, reading)
 
-        options = ProbeOptions(self.flush_interval_ms / 1000, settings)
+        options = ProbeOptions(settings)
 
         def start() -> None:
             self.statuses[name] = probe.start(options, emit)

@@ -41,10 +41,6 @@ class Schedule:
         """The last time of a group that was given out or passed over."""
         return self._next_ms[group] - self.intervals_ms[group]
 
-    def following_ms(self) -> int | None:
-        """The next time at which a group is due; None without groups."""
-        return min(self._next_ms, default=None)
-
     def ready(self, now_ms: int, flushed_ms: int) -> list[Slot]:
         """Slots to evaluate now, by time and then in file order, and the schedule moves on.
 

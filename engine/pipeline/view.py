@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from engine.alerts.alert import Alert, AlertState
-from engine.http.sources import GroupStatus, RuleStatus
+from engine.alerts.machine import is_active
+from engine.http.sources import GroupStatus
 from engine.promql.engine import evaluate
 from rules.promql.parser import parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from engine.alerts.alert import Alert
     from engine.pipeline.agent import Agent
     from engine.promql.value import Axis, Result
     from engine.rulegroup.runner import GroupRunner
@@ -59,21 +60,11 @@ class AgentView:
 
 
 def _active(alerts: Sequence[Alert]) -> tuple[Alert, ...]:
-    return tuple(alert for alert in alerts if alert.state is not AlertState.RESOLVED)
+    return tuple(filter(is_active, alerts))
 
 
 def _group(runner: GroupRunner) -> GroupStatus:
-    statuses = tuple(
-        RuleStatus(
-            rule=status.rule,
-            health=status.health,
-            last_error=status.last_error,
-            evaluation_seconds=status.evaluation_seconds,
-            last_evaluation_ms=status.last_evaluation_ms,
-            alerts=_active(status.alerts),
-        )
-        for status in runner.statuses
-    )
+    statuses = tuple(replace(status, alerts=_active(status.alerts)) for status in runner.statuses)
     return GroupStatus(
         name=runner.group.name,
         file=runner.group.file,

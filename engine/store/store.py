@@ -67,12 +67,6 @@ class Store:
             return len(self._ids)
 
     @property
-    def newest_ms(self) -> int | None:
-        """The time of the newest sample; None while empty."""
-        with self._lock:
-            return None if self._newest_ms == _NEVER else self._newest_ms
-
-    @property
     def nbytes(self) -> int:
         """Memory held by samples (labels and events not counted)."""
         with self._lock:

@@ -16,7 +16,7 @@ import requests
 from pydantic import BaseModel, Field, SecretStr, field_validator
 
 from engine.alerts.fingerprint import fingerprint
-from engine.timestamps import format_rfc3339
+from engine.timestamps import NEVER, format_rfc3339
 from notifiers.notification import fired_at_ms, status_of
 from notifiers.receivers.http_config import HttpConfig, open_session
 from notifiers.receivers.receiver import ReceiverSettings, SendError
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from notifiers.notification import Notification
     from notifiers.receivers.receiver import Target
 
-NEVER = "0001-01-01T00:00:00Z"
 ID_HEADER = "Idempotency-Key"
 # Among 4xx: "try again", in three dialects.
 _TRANSIENT = frozenset({408, 425, 429})

@@ -64,7 +64,6 @@ REFUSALS: dict[int, tuple[str, str, str]] = {
     ),
 }
 OTHER = ("nvml_error", "NVML failed", "run nvidia-smi; it asks the same library")
-GPU_LOST = frozenset({15, 16})
 
 
 class Nvml:

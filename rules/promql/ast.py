@@ -25,9 +25,6 @@ class ValueType(str, Enum):
 
 MatchOp = Literal["=", "!=", "=~", "!~"]
 UnaryOp = Literal["+", "-"]
-ArithmeticOp = Literal["+", "-", "*", "/", "%", "^", "atan2"]
-ComparisonOp = Literal["==", "!=", "<", "<=", ">", ">="]
-SetOp = Literal["and", "or", "unless"]
 BinaryOp = Literal[
     "+", "-", "*", "/", "%", "^", "atan2", "==", "!=", "<", "<=", ">", ">=", "and", "or", "unless"
 ]

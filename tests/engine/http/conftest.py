@@ -10,9 +10,10 @@ import pytest
 
 from engine.alerts.alert import Alert, AlertState
 from engine.http.server import HttpServer, serve
-from engine.http.sources import GroupStatus, RuleStatus
+from engine.http.sources import GroupStatus
 from engine.labels import Labels
 from engine.promql.value import Axis, Result, Scalar, Vector
+from engine.rulegroup.runner import RuleStatus
 from rules.model import AlertingRule, Expression, RecordingRule
 from rules.promql.ast import NumberLiteral
 from rules.source import Problem, ProblemsError, Source, Span
@@ -85,7 +86,7 @@ class FakeSources:
                 10_000,
                 0,
                 (
-                    RuleStatus(alerting, "ok", "", 0.25, 1_700_000_060_000, tuple(self.active)),
+                    RuleStatus(alerting, "ok", "", 1_700_000_060_000, 0.25, tuple(self.active)),
                     RuleStatus(recording, "err", "many-to-many matching not allowed"),
                 ),
                 0.5,

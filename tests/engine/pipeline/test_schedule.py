@@ -9,7 +9,7 @@ def test_times_are_multiples_of_the_interval_whatever_the_start() -> None:
     schedule = Schedule((10_000, 60_000), 10_000, start_ms=12_345)
     assert schedule.ready(20_000, 20_000) == [Slot(0, 20_000)]
     assert schedule.ready(60_000, 30_000) == [Slot(0, 30_000)]
-    assert schedule.following_ms() == 40_000
+    assert (schedule.reached_ms(0), schedule.reached_ms(1)) == (30_000, 0)
 
 
 def test_a_slot_waits_for_its_flush() -> None:
