@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from engine.address import parse_address
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -31,7 +33,7 @@ class Origin:
         Without `external_url` the URL is made of the node's name and the port, as Prometheus and
         Alertmanager make theirs of the host's: it names the node, also where it cannot be reached.
         """
-        port = config.listen.rpartition(":")[2]
+        _, port = parse_address(config.listen)
         return cls(
             node=config.node,
             cluster=config.cluster,

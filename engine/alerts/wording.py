@@ -44,6 +44,17 @@ def connection(entry: EvidenceEntry) -> str:
     return f"{_endpoint(entry, 'src', 'sport')} → {_endpoint(entry, 'dst', 'dport')}"
 
 
+def evidence_text(entry: EvidenceEntry) -> str:
+    """One line: `rank 0 python[17] 10.0.0.1:4000 → 10.0.0.2:2950: 12 retransmits`."""
+    who = [f"rank {cell(entry, 'rank')}" if entry.get("rank") else "no rank"]
+    who += filter(None, (process(entry), connection(entry)))
+    if "retransmits" in entry:
+        return f"{' '.join(who)}: {cell(entry, 'retransmits')} retransmits"
+    shown = CONNECTION_FIELDS | {"first", "last"}
+    rest = ", ".join(f"{name} {cell(entry, name)}" for name in entry if name not in shown)
+    return f"{' '.join(who)}: {rest}"
+
+
 def _endpoint(entry: EvidenceEntry, address: str, port: str) -> str:
     host = cell(entry, address)
     return f"[{host}]:{cell(entry, port)}" if ":" in host else f"{host}:{cell(entry, port)}"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
-from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
-from engine.alerts.wording import CONNECTION_FIELDS, cell, connection, inert, process
+from engine.alerts.wording import evidence_text, inert
+from engine.http.client import NoAgentError, ask
 from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
@@ -16,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEFAULT_URL = "http://127.0.0.1:9466"
-TIMEOUT_SECONDS = 10.0
-MAX_ANSWER_BYTES = 64 << 20
 
 
 class AlertsCommand:
@@ -45,27 +41,15 @@ class AlertsCommand:
 
 def fetch(url: str) -> list[dict[str, Any]]:
     """`/api/v1/alerts` of the agent at `url`. Raises StallwatchError."""
-    hint = "is the agent running ('stallwatch run')? --url names another address"
     if not url.startswith(("http://", "https://")):
         raise StallwatchError(f"stallwatch: '{inert(url)}' is no URL\n    hint: {DEFAULT_URL}")
-    # No proxy: the agent is on this machine, or named on purpose.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    body = ask(url, "/api/v1/alerts")
     try:
-        with opener.open(f"{url.rstrip('/')}/api/v1/alerts", timeout=TIMEOUT_SECONDS) as answer:
-            found: list[dict[str, Any]] = json.loads(answer.read(MAX_ANSWER_BYTES))["data"][
-                "alerts"
-            ]
-    except urllib.error.HTTPError as error:
-        raise StallwatchError(
-            f"stallwatch: {url} answers HTTP {error.code}\n    hint: is that a stallwatch agent?"
-        ) from error
-    except (OSError, HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        said = getattr(reason, "strerror", None) or reason
-        raise StallwatchError(f"stallwatch: no agent at {url}: {said}\n    hint: {hint}") from error
+        found: list[dict[str, Any]] = json.loads(body)["data"]["alerts"]
     except (ValueError, KeyError, TypeError) as error:
-        raise StallwatchError(
-            f"stallwatch: {url} does not answer as an agent does\n    hint: {hint}"
+        raise NoAgentError(
+            f"stallwatch: {url} does not answer as an agent does\n"
+            "    hint: --url names another address"
         ) from error
     return found
 
@@ -81,14 +65,4 @@ def describe(alert: dict[str, Any]) -> Iterator[str]:
     if summary := alert["annotations"].get("summary"):
         yield f"         {inert(summary)}"
     for entry in alert.get("evidence", ()):
-        yield f"         - {evidence_line(entry)}"
-
-
-def evidence_line(entry: dict[str, Any]) -> str:
-    """`rank 0  python[4711]  10.0.0.1:29500 → 10.0.0.2:41234  retransmits 12`."""
-    parts = [f"rank {cell(entry, 'rank')}" if cell(entry, "rank") else ""]
-    parts += [process(entry), connection(entry)]
-    parts += [
-        f"{inert(name)} {cell(entry, name)}" for name in entry if name not in CONNECTION_FIELDS
-    ]
-    return "  ".join(part for part in parts if part)
+        yield f"         - {evidence_text(entry)}"

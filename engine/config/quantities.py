@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer
 
+from engine.address import parse_address
 from rules.durations import DurationError, format_duration, parse_duration
-
-_PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
-_HIGHEST_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,12 +43,7 @@ def _positive(value: Any) -> Any:
 
 
 def _address(value: Any) -> Any:
-    """`host:port`, `[v6]:port` or `:port`."""
-    host, separator, port = str(value).rpartition(":")
-    if not separator or not _PORT.fullmatch(port) or int(port) > _HIGHEST_PORT:
-        raise ValueError(f"not an address: '{value}'; write host:port, such as 127.0.0.1:9466")
-    if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        raise ValueError(f"an IPv6 address stands in brackets: '[{host}]:{port}'")
+    parse_address(str(value))
     return value
 
 

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
+from engine.address import parse_address
 from engine.http.application import Application
 from engine.http.message import Request, Response, failure, plain
 from rules.errors import StallwatchError
@@ -85,17 +86,13 @@ def serve(listen: str, sources: Sources) -> HttpServer:
 
 def parse_listen(listen: str) -> tuple[str, int]:
     """Host and port of `host:port`; raises ListenError."""
-    host, separator, port = listen.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        separator = ""
-    if not separator or not port.isdecimal() or int(port) > 65535:
+    try:
+        return parse_address(listen)
+    except ValueError as error:
         raise ListenError(
             f"stallwatch: '{listen}' is no address to listen on\n"
             "    hint: write HOST:PORT, for example 127.0.0.1:9466 or [::1]:9466"
-        )
-    return host, int(port)
+        ) from error
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):

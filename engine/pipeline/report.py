@@ -6,14 +6,14 @@ import math
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from engine.alerts.wording import CONNECTION_FIELDS, cell, connection, inert, process
+from engine.alerts.wording import evidence_text, inert
 from engine.promql.json_encoding import format_value
 from rules.durations import format_duration
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from engine.alerts.alert import Alert, EvidenceEntry
+    from engine.alerts.alert import Alert
     from engine.pipeline.replay import ReplayResult
 
 
@@ -76,17 +76,6 @@ def alert_table(result: ReplayResult) -> Table:
             escape("\n".join(map(evidence_text, alert.evidence))),
         )
     return table
-
-
-def evidence_text(entry: EvidenceEntry) -> str:
-    """One line: `rank 0 python[17] 10.0.0.1:4000 → 10.0.0.2:2950: 12 retransmits`."""
-    who = [f"rank {cell(entry, 'rank')}" if entry.get("rank") else "no rank"]
-    who += filter(None, (process(entry), connection(entry)))
-    if "retransmits" in entry:
-        return f"{' '.join(who)}: {cell(entry, 'retransmits')} retransmits"
-    shown = CONNECTION_FIELDS | {"first", "last"}
-    rest = ", ".join(f"{name} {cell(entry, name)}" for name in entry if name not in shown)
-    return f"{' '.join(who)}: {rest}"
 
 
 def _clock(time_ms: int) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlencode
 
+from engine.address import local_url
 from engine.promql.engine import Options, evaluate
 from engine.rulegroup.state import MAX_DOWN_MS
 
@@ -56,7 +57,7 @@ class GroupOptions:
         Prometheus links to its graph page. We have none, so it is the query itself on our API: a
         link that always answers.
         """
-        base = self.external_url or (f"http://{self.listen}" if self.listen else "")
+        base = self.external_url or (local_url(self.listen) if self.listen else "")
         return f"{base.rstrip('/')}/api/v1/query?{urlencode({'query': expression})}" if base else ""
 
     @classmethod

@@ -6,7 +6,9 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from engine.address import local_url
 from engine.config.loader import load_config
+from engine.http.client import NoAgentError, ask
 
 if TYPE_CHECKING:
     import argparse
@@ -58,15 +60,12 @@ class ProbesCommand:
 
 def fetch_metrics(listen: str) -> str | None:
     """The agent's /metrics; None when no agent answers there."""
-    import requests
-
     try:
-        answer = requests.get(f"http://{listen}/metrics", timeout=TIMEOUT_SECONDS)
-        answer.raise_for_status()
-    except requests.RequestException:
+        text = ask(local_url(listen), "/metrics", TIMEOUT_SECONDS).decode("utf-8", "replace")
+    except NoAgentError:
         return None
     # Something else may listen there.
-    return answer.text if "stallwatch_" in answer.text else None
+    return text if "stallwatch_" in text else None
 
 
 def read_metrics(text: str) -> list[ProbeRow]:

@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.address import parse_address
 from engine.aggregate.procfs import Procfs
 from probes.bpf import capabilities
 from probes.diagnosis.clock import read_clock
@@ -91,13 +92,12 @@ def _state_folder(folder: Path) -> Finding:
 
 
 def _port(listen: str) -> Finding:
-    host, _, port = listen.rpartition(":")
-    host = host.strip("[]")
+    host, port = parse_address(listen)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trial.bind((host, int(port)))
+            trial.bind((host, port))
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
         mend = "another agent runs already?" if taken else "an address of this machine is needed"

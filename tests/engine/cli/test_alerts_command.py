@@ -57,7 +57,7 @@ def test_active_alerts_are_shown_with_their_evidence(capsys: pytest.CaptureFixtu
             "firing   TcpRetransmitSpike  value 1.5  since 2023-11-14T22:14:20Z\n"
             "         evil=a [2Jb, task_id=torchrun:job42\n"
             "         Many retransmits\n"
-            "         - rank 0  python[7]  10.0.0.1:5000 → [fd00::2]:6000  retransmits 12\n"
+            "         - rank 0 python[7] 10.0.0.1:5000 → [fd00::2]:6000: 12 retransmits\n"
         )
         assert main(["alerts", "--url", url, "--format", "json"]) == 0
         assert json.loads(capsys.readouterr().out) == {"alerts": [ALERT]}

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.pipeline.report import evidence_text
+from engine.alerts.wording import evidence_text
 
 if TYPE_CHECKING:
     from engine.alerts.alert import EvidenceEntry
