@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 class Probe(Protocol):
     """A source of readings. One thread calls start, poll, collect and stop, in that order.
 
-    No method raises for what the machine lacks: that is a ProbeStatus.
+    No method raises for what the machine lacks: that is a ProbeStatus. A class attribute `Config`,
+    a pydantic model, says what its section of the configuration may hold besides `enabled`; without
+    one nothing in it is checked.
     """
 
     name: str

@@ -19,25 +19,39 @@ PROBES = "stallwatch.probes"
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Receiver kinds with a way to get each one's settings class, and probe names."""
+    """Receiver kinds and probe names, each with a way to get its settings class.
+
+    A probe without one (None) looks at its settings itself, unchecked.
+    """
 
     receivers: Mapping[str, Callable[[], type[BaseModel]]] = field(default_factory=dict)
     probes: frozenset[str] = frozenset()
+    probe_settings: Mapping[str, Callable[[], type[BaseModel] | None]] = field(default_factory=dict)
 
 
 def installed() -> Kinds:
     """Everything that is installed, ours and third parties'.
 
-    A receiver class is imported only when a configuration names its kind.
+    A class is imported only when a configuration names its kind.
     """
+    probes = entry_points(group=PROBES)
     return Kinds(
         receivers={
             point.name: partial(_settings_class, point) for point in entry_points(group=RECEIVERS)
         },
-        probes=frozenset(point.name for point in entry_points(group=PROBES)),
+        probes=frozenset(point.name for point in probes),
+        probe_settings={point.name: partial(_probe_settings, point) for point in probes},
     )
 
 
 def _settings_class(point: EntryPoint) -> type[BaseModel]:
     config: type[BaseModel] = point.load().Config
     return config
+
+
+def _probe_settings(point: EntryPoint) -> type[BaseModel] | None:
+    try:
+        found: type[BaseModel] | None = getattr(point.load(), "Config", None)
+    except (ImportError, AttributeError):
+        return None  # the agent says of this probe that it cannot be loaded
+    return found

@@ -139,3 +139,18 @@ def _check_probes(report: Report, root: Mapping, kinds: Kinds) -> None:
             message = f"there is no probe '{probe.key.value}'"
             hint = did_you_mean(probe.key.value, sorted(kinds.probes))
             report.add(probe.key.span, message, hint, "config")
+        elif isinstance(probe.value, Mapping):
+            _check_probe(report, probe.key.value, probe.value, kinds)
+
+
+def _check_probe(report: Report, name: str, section: Mapping, kinds: Kinds) -> None:
+    """A setting that the probe would never read is a typing error, and is shown as one."""
+    settings = plain(section)
+    settings.pop("enabled", None)
+    model = kinds.probe_settings[name]() if settings and name in kinds.probe_settings else None
+    if model is None:
+        return
+    try:
+        model.model_validate(settings)
+    except ValidationError as error:
+        report_all(error, section, model, report, f"the probe '{name}'")

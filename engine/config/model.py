@@ -69,6 +69,10 @@ class ReceiverConfig(Section):
     integrations: tuple[IntegrationConfig, ...] = ()
 
 
+class NoSettings(Section):
+    """`Config` of a probe that has nothing to set."""
+
+
 class ProbeConfig(Section):
     """A probe's section: whether it runs, and what only it understands."""
 

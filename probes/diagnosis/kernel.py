@@ -59,8 +59,8 @@ def _kernel() -> Finding:
     if machine not in {"x86_64", "aarch64"}:
         mend = "x86_64 and aarch64 are supported; pollers run everywhere"
         return Finding("kernel", "no", f"{release} on {machine}", mend)
-    if syscall.kernel_release() < (4, 16):
-        mend = "4.16 is the oldest kernel with the tracepoints of retransmits and socket states"
+    if syscall.kernel_release() < (4, 17):
+        mend = "4.17 is the oldest kernel with raw tracepoints and the uprobe PMU"
         return Finding("kernel", "no", f"{release} on {machine}", mend)
     return Finding("kernel", "ok", f"{release} on {machine}")
 

@@ -6,8 +6,9 @@ one a level without a process. See README.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from engine.config.model import NoSettings
 from engine.readings import Level, ProbeStatus, Produced
 from probes.gpu.nvml import explain
 from probes.gpu.sampler import GpuMean, Sampler
@@ -28,6 +29,7 @@ class GpuProbe:
     """See the module. One thread uses it; NVML is asked by another."""
 
     name = "gpu"
+    Config: ClassVar[type[NoSettings]] = NoSettings
 
     def __init__(self, sampler: Sampler | None = None) -> None:
         self._sampler = sampler or Sampler()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from engine.config.model import NoSettings
 from engine.readings import Count, ProbeStatus, Produced
 from probes.bpf.errors import UnavailableError
 from probes.bpf.loader import BpfObject, ProgramType, load
@@ -29,6 +30,7 @@ class ProcessExecProbe:
     """Node-level counter; no process is named."""
 
     name = "process_exec"
+    Config: ClassVar[type[NoSettings]] = NoSettings
 
     def __init__(self) -> None:
         self._bpf: BpfObject | None = None

@@ -1,4 +1,4 @@
-"""The kernel half: layouts, limits, attaching, and reading what the program counted."""
+"""The kernel half: layouts, attaching, and reading what the program counted."""
 
 from __future__ import annotations
 
@@ -13,65 +13,16 @@ from probes.bpf.tracepoint import read_format
 from probes.tcp_retransmit.flow import decode_flow, decode_record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from probes.bpf.loader import BpfObject
     from probes.bpf.tracepoint import Format
     from probes.tcp_retransmit.flow import Flow
+    from probes.tcp_retransmit.limits import Limits
 
 _SOURCE = Path(__file__).with_name("program.bpf.c")
 _SKB_FIELDS = ("skaddr", "sport", "dport", "saddr_v6", "daddr_v6")
 _STATE_FIELDS = ("skaddr", "oldstate", "newstate", "protocol")
 _SEND_FIELDS = ("sk", "protocol", "ret")
 _IDLE_DRAINS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Sizes of the kernel's tables; settable, and small ones force each loss.
-
-    owners: open TCP sockets of the node. Linux gives 28,232 local ports to a destination by
-    default; twice that, for both ends on one node, rounded up. 5 MB when full.
-    processes: processes that use TCP. flows: sockets with a retransmit in about 30 s.
-    ring_pages: 256 KiB is 3,200 retransmits between two polls.
-    """
-
-    owners: int = 65_536
-    processes: int = 8_192
-    flows: int = 16_384
-    ring_pages: int = 64
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, object]) -> Limits:
-        """`owners_limit`, `processes_limit`, `flows_limit`, `ring_pages`; others are ignored."""
-        names = {
-            "owners_limit": "owners",
-            "processes_limit": "processes",
-            "flows_limit": "flows",
-            "ring_pages": "ring_pages",
-        }
-        chosen = {
-            own: value
-            for name, own in names.items()
-            if isinstance(value := settings.get(name), int)
-            and not isinstance(value, bool)
-            and value > 0
-        }
-        return cls(**chosen)
-
-    @property
-    def ring_pages_rounded(self) -> int:
-        """The kernel takes powers of two only: the next one."""
-        return 1 << (self.ring_pages - 1).bit_length()
-
-    def defines(self) -> dict[str, int]:
-        """As the program names them."""
-        return {
-            "OWNERS_LIMIT": self.owners,
-            "PROCESSES_LIMIT": self.processes,
-            "FLOWS_LIMIT": self.flows,
-            "RING_PAGES": self.ring_pages_rounded,
-        }
 
 
 # Raw tracepoint arguments are u64 each: sock, skb, err (include/trace/events/tcp.h).

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from engine.readings import Count, Event, Gone, ProbeStatus, Produced, Watched
 from probes.bpf import capabilities
 from probes.bpf.errors import UnavailableError
 from probes.tcp_retransmit import namespaces
-from probes.tcp_retransmit.kernel import Limits, RetransmitProgram
+from probes.tcp_retransmit.kernel import RetransmitProgram
+from probes.tcp_retransmit.limits import Limits, LimitSettings
 from probes.tcp_retransmit.namespaces import shared_namespaces
 from probes.tcp_retransmit.owners import Owners
 from probes.tcp_retransmit.segments import OUT, RETRANSMITTED
@@ -39,6 +41,7 @@ class TcpRetransmitProbe:
     """Joins what the kernel counted by socket with the processes that own the sockets."""
 
     name = "tcp_retransmit"
+    Config: ClassVar[type[LimitSettings]] = LimitSettings
 
     def __init__(self) -> None:
         self._program: RetransmitProgram | None = None
@@ -52,7 +55,7 @@ class TcpRetransmitProbe:
         self._trust_pids = True
 
     def start(self, options: ProbeOptions, emit: Callable[[Reading], None]) -> ProbeStatus:
-        """Attach, then look once at what exists. Settings: see kernel.Limits."""
+        """Attach, then look once at what exists. Settings: see limits.Limits."""
         self._emit = emit
         try:
             capabilities.require_bpf(capabilities.read_privileges())
@@ -142,7 +145,8 @@ class TcpRetransmitProbe:
         """The kernel's counters."""
         if self._program is None:
             return Produced(self.name)
-        return Produced(self.name, self._program.produced(), self._program.lost())
+        unheard = (("segments", "broadcast_lost"), self._sockets.overflows)
+        return Produced(self.name, self._program.produced(), (*self._program.lost(), unheard))
 
     def collect(self) -> None:
         """Emit counts, segments and loss probes, then who has gone."""
@@ -191,7 +195,12 @@ class TcpRetransmitProbe:
 
     def status(self) -> ProbeStatus:
         """The present state."""
-        return self._status
+        refused = self._sockets.refused
+        if not refused or self._status.state != "attached":
+            return self._status
+        told = f"network namespaces that could not be entered: {refused}"
+        detail = "; ".join(filter(None, (self._status.detail, told)))
+        return replace(self._status, detail=detail)
 
     def stop(self) -> None:
         """Detach and let go of every namespace."""

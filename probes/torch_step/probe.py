@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from engine.config.model import NoSettings
 from engine.readings import Gone, ProbeStatus, Produced, Watched
 from probes.bpf.errors import UnavailableError
 from probes.bpf.loader import BpfObject, ProgramType, load
@@ -35,6 +36,7 @@ class TorchStepProbe:
     """See the module. One thread uses it."""
 
     name = "torch_step"
+    Config: ClassVar[type[NoSettings]] = NoSettings
 
     def __init__(self) -> None:
         self._bpf: BpfObject | None = None
@@ -126,6 +128,8 @@ class TorchStepProbe:
     def _detail(self) -> str:
         count = len(self._watch.processes)
         detail = f"processes: {count}, files of {LIBRARY}: {self._sites.count}"
+        if self._accounts.abandoned_total:
+            detail += f", entries that had no exit: {self._accounts.abandoned_total}"
         if self._watch.unreadable:
             detail += f", processes that cannot be read: {self._watch.unreadable}"
         return detail

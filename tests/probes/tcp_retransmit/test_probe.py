@@ -13,7 +13,7 @@ import pytest
 from engine.readings import ProbeOptions
 from probes.bpf.errors import UnavailableError
 from probes.tcp_retransmit import kernel
-from probes.tcp_retransmit.kernel import Limits
+from probes.tcp_retransmit.limits import Limits
 from probes.tcp_retransmit.owners import holders
 from probes.tcp_retransmit.probe import TcpRetransmitProbe
 

@@ -1,0 +1,72 @@
+"""How large the kernel's tables are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from engine.config.model import Section
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NAMES = {
+    "owners_limit": "owners",
+    "processes_limit": "processes",
+    "flows_limit": "flows",
+    "ring_pages": "ring_pages",
+}
+_Limit = Annotated[int, Field(strict=True, ge=1)]
+
+
+class LimitSettings(Section):
+    """What `probes: tcp_retransmit:` may hold; see `Limits`."""
+
+    owners_limit: _Limit | None = None
+    processes_limit: _Limit | None = None
+    flows_limit: _Limit | None = None
+    ring_pages: _Limit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes of the kernel's tables; settable, and small ones force each loss.
+
+    owners: open TCP sockets of the node. Linux gives 28,232 local ports to a destination by
+    default; twice that, for both ends on one node, rounded up. 5 MB when full.
+    processes: processes that use TCP. flows: sockets with a retransmit in about 30 s.
+    ring_pages: 256 KiB is 4,096 retransmits (64 bytes each) between two polls.
+    """
+
+    owners: int = 65_536
+    processes: int = 8_192
+    flows: int = 16_384
+    ring_pages: int = 64
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, object]) -> Limits:
+        """The probe's section of the configuration; what is no limit keeps the default."""
+        chosen = {
+            own: value
+            for name, own in _NAMES.items()
+            if isinstance(value := settings.get(name), int)
+            and not isinstance(value, bool)
+            and value > 0
+        }
+        return cls(**chosen)
+
+    @property
+    def ring_pages_rounded(self) -> int:
+        """The kernel takes powers of two only: the next one."""
+        return 1 << (self.ring_pages - 1).bit_length()
+
+    def defines(self) -> dict[str, int]:
+        """As the program names them."""
+        return {
+            "OWNERS_LIMIT": self.owners,
+            "PROCESSES_LIMIT": self.processes,
+            "FLOWS_LIMIT": self.flows,
+            "RING_PAGES": self.ring_pages_rounded,
+        }
