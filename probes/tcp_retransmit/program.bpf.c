@@ -6,6 +6,16 @@
  * forgotten when the socket closes. Addresses are read from the 16-byte fields alone: for IPv4
  * the kernel fills them with the mapped form (::ffff:a.b.c.d), on every version.
  *
+ * Why these hooks: tcp_retransmit_skb is where the kernel itself counts; inet_sock_set_state tells
+ * who connects and when a socket ends; sock_send_length (6.3) who uses an accepted one. Kernel 4.17.
+ * Needs CAP_BPF and CAP_PERFMON (CAP_SYS_ADMIN before 5.8), and CAP_DAC_READ_SEARCH or root for the
+ * format files.
+ *
+ * Limits, each settable and its failures counted in sw_lost: owners, one per open TCP socket, twice
+ * the local ports that Linux gives to a destination; processes, those that use TCP; flows, sockets
+ * with a retransmit within three flushes; records, 64 bytes each in the ring, between two polls.
+ * probes/tcp_retransmit/limits.py has the numbers.
+ *
  * Defines: SKB_*, STATE_*, SEND_* offsets from the format files; OWNERS_LIMIT,
  * PROCESSES_LIMIT, FLOWS_LIMIT, RING_PAGES.
  */

@@ -6,6 +6,10 @@
  * Exits are probed at their instructions. No return probe: a C++ exception cannot unwind through
  * its trampoline. An entry that an exception left stays open until the thread enters again.
  *
+ * Why this function: it is exported, it is the one place where a rank is known to wait for others,
+ * and it is called once a step, so that two traps a step are the whole cost. Kernel 4.17 (the uprobe
+ * PMU; tracefs before and where the PMU is refused). Needs CAP_SYS_ADMIN.
+ *
  * One record per thread, written by that thread alone, so nothing needs to be atomic. All sums only
  * grow; the reader takes differences and never deletes the record of a living thread.
  */
