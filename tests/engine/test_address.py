@@ -20,9 +20,7 @@ def test_whoever_listens_everywhere_is_reached_over_loopback(listen: str, url: s
     assert local_url(listen) == url
 
 
-@pytest.mark.parametrize(
-    "text", ["", "9466", "host:", "host:port", "host:65536", "::1:80"]
-)
+@pytest.mark.parametrize("text", ["", "9466", "host:", "host:port", "host:65536", "::1:80"])
 def test_what_is_no_address_is_refused_with_the_mend(text: str) -> None:
     with pytest.raises(ValueError, match=r"write host:port|in brackets: '\["):
         parse_address(text)
