@@ -2,6 +2,7 @@
 
 - every relative link in a Markdown file leads somewhere;
 - every YAML block that is a rule file loads;
+- every `stallwatch ...` shown is a command with options that it has;
 - docs/commands.md is what `--help` says;
 - docs/metrics.md names every metric of the agent's own.
 """
@@ -19,6 +20,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 YAML_BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SHOWN = re.compile(r"\bstallwatch ([a-z][a-z-]*)\b([^`\n]*)")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+CODE = re.compile(r"```(?:sh|text)?\n.*?```|`[^`\n]+`", re.DOTALL)
+# What pages may name although no --help lists it: commands that are said to be missing yet, and an
+# option for developers.
+PLANNED = frozenset({"test", "silence"})
+HIDDEN = frozenset({"--save-recording"})
 COMMANDS = ROOT / "docs" / "commands.md"
 METRICS = ROOT / "docs" / "metrics.md"
 
@@ -59,6 +67,23 @@ def broken_rules(path: Path) -> list[str]:
             file.flush()
             problems = load_file(file.name).problems
         found += [f"{path.relative_to(ROOT)}: a rule shown there: {p.render()}" for p in problems]
+    return found
+
+
+def wrong_commands(path: Path, reference: str) -> list[str]:
+    """Commands shown in one file that do not exist, or do not have an option they are given."""
+    sections = {part.split("\n", 1)[0]: part for part in reference.split("## stallwatch ")[1:]}
+    found = []
+    for code in CODE.findall(path.read_text(encoding="utf-8")):
+        for name, rest in SHOWN.findall(code):
+            where = f"{path.relative_to(ROOT)}: `stallwatch {name}`"
+            if name in PLANNED:
+                continue
+            if name not in sections:
+                found.append(f"{where} is no command")
+                continue
+            known = {*OPTION.findall(sections[name]), *HIDDEN}
+            found += [f"{where} has no {one}" for one in OPTION.findall(rest) if one not in known]
     return found
 
 
@@ -108,7 +133,7 @@ def main() -> int:
     if not METRICS.exists() or metric_table() not in METRICS.read_text(encoding="utf-8"):
         found.append("docs/metrics.md lacks a metric: scripts/check_docs.py --write")
     for path in markdown_files():
-        found += broken_links(path) + broken_rules(path)
+        found += broken_links(path) + broken_rules(path) + wrong_commands(path, reference)
     for line in found:
         print(line, file=sys.stderr)
     print(f"docs: {len(found)} problems" if found else "docs: as they should be")

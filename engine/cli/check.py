@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from rules.loader import Names
     from rules.source import Problem, Span
 
-# Keys that only a stallwatch.yaml has at its top.
-_CONFIGURATION_KEYS = frozenset({
+# The fields of engine.config.model.Config, which is slow to import; a test holds the two equal.
+CONFIGURATION_KEYS = frozenset({
     "listen", "state_dir", "flush_interval", "evaluation_interval", "rule_files", "receivers",
     "route", "retention", "queue", "probes", "external_labels", "cluster", "node", "lookback",
     "restart_grace", "external_url",
@@ -138,8 +138,8 @@ def _is_configuration(root: Node | None, path: Path) -> bool:
         return False
     if path.stem == "stallwatch":
         return True
-    known = _CONFIGURATION_KEYS | _RULE_KEYS
-    return any(nearest(entry.key.value, known) in _CONFIGURATION_KEYS for entry in root.entries)
+    known = CONFIGURATION_KEYS | _RULE_KEYS
+    return any(nearest(entry.key.value, known) in CONFIGURATION_KEYS for entry in root.entries)
 
 
 def _holds(root: Node | None, keys: frozenset[str]) -> bool:

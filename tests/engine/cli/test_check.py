@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.cli import check
 from engine.cli.main import main
+from engine.config.model import Config
 
 GOOD = "groups:\n- name: a\n  rules:\n  - alert: A\n    expr: up == 0\n"
 
@@ -34,6 +36,10 @@ def test_every_problem_of_a_bad_file_is_shown(
     assert "hint: did you mean 'for'?" in out
     assert "bad.yaml: FAILED: 2 errors\n" in out
     assert out.endswith("good.yaml: SUCCESS: 1 rule in 1 group\n")
+
+
+def test_every_field_of_a_configuration_tells_that_it_is_one() -> None:
+    assert check.CONFIGURATION_KEYS == set(Config.model_fields)
 
 
 def test_a_configuration_is_told_by_its_keys(
