@@ -39,7 +39,7 @@ def test_every_problem_of_a_bad_file_is_shown(
 
 
 def test_every_field_of_a_configuration_tells_that_it_is_one() -> None:
-    assert check.CONFIGURATION_KEYS == set(Config.model_fields)
+    assert set(Config.model_fields) == check.CONFIGURATION_KEYS
 
 
 def test_a_configuration_is_told_by_its_keys(
