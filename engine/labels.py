@@ -52,7 +52,14 @@ class Labels:
         return f"Labels({self})"
 
     def __str__(self) -> str:
-        """PromQL's spelling: `name{a="b"}`."""
+        """PromQL's spelling: `name{a="b", c="d"}`."""
+        return self.spelled(", ")
+
+    def spelled(self, separator: str) -> str:
+        """`name{a="b",c="d"}`; names that are no identifiers are quoted, the metric's inside.
+
+        Source: `Metric.String` of prometheus/common, and OpenMetrics, which has no spaces.
+        """
         parts = [
             f"{name if _PLAIN_LABEL.fullmatch(name) else quote(name)}={quote(value)}"
             for name, value in self.pairs
@@ -62,7 +69,7 @@ class Labels:
         if name and not _PLAIN_NAME.fullmatch(name):
             parts.insert(0, quote(name))
             name = ""
-        return f"{name}{{{', '.join(parts)}}}" if parts or not name else name
+        return f"{name}{{{separator.join(parts)}}}" if parts or not name else name
 
     @property
     def name(self) -> str:

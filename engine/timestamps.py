@@ -21,6 +21,11 @@ def format_rfc3339(time_ms: int) -> str:
     return f"{whole}.{fraction}Z" if fraction else f"{whole}Z"
 
 
+def unix_seconds(time_ms: int) -> int | float:
+    """Unix seconds, without a fraction where there is none."""
+    return time_ms // 1000 if time_ms % 1000 == 0 else time_ms / 1000
+
+
 def parse_timestamp(text: str) -> int:
     """Unix milliseconds of a unix time in seconds (`1700000000.5`) or an RFC 3339 time.
 

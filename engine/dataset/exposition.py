@@ -20,7 +20,7 @@ from engine.dataset.errors import DataError
 from engine.dataset.long_form import SECONDS_NOTICE, looks_like_seconds
 from engine.dataset.times import EARLIEST_MS, LATEST_MS
 from engine.dataset.values import overflows
-from engine.labels import METRIC_NAME, Labels, quote
+from engine.labels import METRIC_NAME, Labels
 from engine.series import stale_mask
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ _LABEL = re.compile(
     r'\s*(?:"((?:[^"\\]|\\.)*)"|([a-zA-Z_][a-zA-Z0-9_]*))\s*(?:=\s*"((?:[^"\\]|\\.)*)"\s*)?(,|$)'
 )
 _ESCAPE = re.compile(r'\\(["\\n])')
-_PLAIN_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _CHUNK = 200_000
 
 
@@ -211,24 +209,13 @@ def write_openmetrics(file: TextIO, series: Iterable[Series]) -> int:
     """Write series as OpenMetrics; returns how many staleness markers had to be left out."""
     markers = 0
     for one in series:
-        prefix = _prefix(one.labels)
+        prefix = one.labels.spelled(",")
         stale = stale_mask(one.values)
         markers += int(stale.sum())
         pairs = zip(one.timestamps_ms[~stale].tolist(), one.values[~stale].tolist(), strict=True)
         file.writelines(f"{prefix} {_spelled(value)} {_seconds(time)}\n" for time, value in pairs)
     file.write("# EOF\n")
     return markers
-
-
-def _prefix(labels: Labels) -> str:
-    inside = [
-        f"{label if _PLAIN_LABEL.fullmatch(label) else quote(label)}={quote(value)}"
-        for label, value in labels
-        if label != METRIC_NAME
-    ]
-    if _PLAIN_NAME.fullmatch(labels.name):
-        return labels.name + (f"{{{','.join(inside)}}}" if inside else "")
-    return f"{{{','.join([quote(labels.name), *inside])}}}"
 
 
 def _spelled(value: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.http.message import ApiError, Response, success
-from engine.promql.json_encoding import format_exponent
+from engine.promql.numbers import format_exponent
 from engine.timestamps import NEVER, format_rfc3339
 from rules.model import AlertingRule
 

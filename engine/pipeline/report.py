@@ -7,7 +7,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from engine.alerts.wording import evidence_text, inert
-from engine.promql.json_encoding import format_value
+from engine.promql.numbers import format_value
+from engine.timestamps import unix_seconds
 from rules.durations import format_duration
 
 if TYPE_CHECKING:
@@ -22,15 +23,10 @@ def report(result: ReplayResult) -> dict[str, Any]:
     return {
         "series": result.series,
         "evaluations": result.evaluations,
-        "start": seconds(result.start_ms),
-        "end": seconds(result.end_ms),
+        "start": unix_seconds(result.start_ms),
+        "end": unix_seconds(result.end_ms),
         "alerts": [_alert(alert) for alert in result.alerts],
     }
-
-
-def seconds(time_ms: int) -> int | float:
-    """Unix seconds, without a fraction where there is none."""
-    return time_ms // 1000 if time_ms % 1000 == 0 else time_ms / 1000
 
 
 def _alert(alert: Alert) -> dict[str, Any]:
@@ -39,7 +35,7 @@ def _alert(alert: Alert) -> dict[str, Any]:
         "labels": alert.labels.to_dict(),
         "annotations": alert.annotations,
         "evidence": list(alert.evidence),
-        "active_at": seconds(alert.active_at_ms),
+        "active_at": unix_seconds(alert.active_at_ms),
         "fired_at": _seconds_or_none(alert.fired_at_ms),
         "resolved_at": _seconds_or_none(alert.resolved_at_ms),
         # JSON has no NaN and no infinity: those are strings, as in Prometheus' API.
@@ -48,7 +44,7 @@ def _alert(alert: Alert) -> dict[str, Any]:
 
 
 def _seconds_or_none(time_ms: int | None) -> int | float | None:
-    return None if time_ms is None else seconds(time_ms)
+    return None if time_ms is None else unix_seconds(time_ms)
 
 
 def alert_table(result: ReplayResult) -> Table:

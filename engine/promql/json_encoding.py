@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.promql.numbers import format_value
 from engine.promql.value import Matrix, Scalar, String, Vector
 from engine.series import stale_mask
+from engine.timestamps import unix_seconds
 
 if TYPE_CHECKING:
     from engine.promql.value import Axis, Result
@@ -29,11 +29,11 @@ def encode(result: Result, axis: Axis) -> dict[str, Any]:
                 rows.append(_row(one.labels.to_dict(), one.timestamps_ms[keep], one.values[keep]))
             return {"resultType": "matrix", "result": [row for row in rows if row["values"]]}
         case String(value=text):
-            return {"resultType": "string", "result": [_seconds(int(axis.times_ms[0])), text]}
+            return {"resultType": "string", "result": [unix_seconds(int(axis.times_ms[0])), text]}
         case Scalar(values=values) if axis.step_ms:
             return {"resultType": "matrix", "result": [_row({}, axis.times_ms, values)]}
         case Scalar(values=values):
-            pair = [_seconds(int(axis.times_ms[0])), format_value(float(values[0]))]
+            pair = [unix_seconds(int(axis.times_ms[0])), format_value(float(values[0]))]
             return {"resultType": "scalar", "result": pair}
         case Vector() as vector if axis.step_ms:
             return {"resultType": "matrix", "result": _matrix(vector, axis.times_ms)}
@@ -54,7 +54,7 @@ def _matrix(vector: Vector, times_ms: Int64Array) -> list[dict[str, Any]]:
 
 def _vector(vector: Vector, time_ms: int) -> list[dict[str, Any]]:
     order = vector.order if vector.order is not None else range(len(vector.labels))
-    at = _seconds(time_ms)
+    at = unix_seconds(time_ms)
     return [
         {
             "metric": vector.labels[row].to_dict(),
@@ -67,32 +67,4 @@ def _vector(vector: Vector, time_ms: int) -> list[dict[str, Any]]:
 
 def _row(metric: dict[str, str], times_ms: Int64Array, values: Float64Array) -> dict[str, Any]:
     pairs = zip(times_ms.tolist(), np.asarray(values).tolist(), strict=True)
-    return {"metric": metric, "values": [[_seconds(t), format_value(v)] for t, v in pairs]}
-
-
-def _seconds(time_ms: int) -> int | float:
-    return time_ms // 1000 if time_ms % 1000 == 0 else time_ms / 1000
-
-
-def format_value(value: float) -> str:
-    """Go's shortest `f` form, its `e` form below 1e-6 and from 1e21; `NaN`, `+Inf`, `-Inf`."""
-    text = repr(value)
-    if "e" not in text and "n" not in text:
-        return text.removesuffix(".0")
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")
-    return text if not 1e-6 <= abs(value) < 1e21 else f"{Decimal(text):f}"
-
-
-def format_exponent(value: float) -> str:
-    """Go's shortest `e` form (`1.5e+00`): how `/api/v1/alerts` writes an alert's value."""
-    if not math.isfinite(value):
-        return format_value(value)
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    text = "".join(map(str, digits)).lstrip("0")
-    if not text:
-        return "-0e+00" if sign else "0e+00"
-    power = int(exponent) + len(text) - 1
-    text = text.rstrip("0")
-    mantissa = text[0] + (f".{text[1:]}" if len(text) > 1 else "")
-    return f"{'-' if sign else ''}{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
+    return {"metric": metric, "values": [[unix_seconds(t), format_value(v)] for t, v in pairs]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 
 import numpy as np
 
@@ -36,6 +37,22 @@ def format_general(value: float) -> str:
     if value == 0 or 1e-4 <= abs(value) < 1e21:
         return format_plain(value)
     return np.format_float_scientific(value, trim="-", exp_digits=2)
+
+
+def format_value(value: float) -> str:
+    """Go's shortest `f` form, its `e` form below 1e-6 and from 1e21: a sample in the API's JSON."""
+    text = repr(value)
+    if "e" not in text and "n" not in text:
+        return text.removesuffix(".0")
+    special = _special(value)
+    if special is not None:
+        return special
+    return text if not 1e-6 <= abs(value) < 1e21 else f"{Decimal(text):f}"
+
+
+def format_exponent(value: float) -> str:
+    """Go's shortest `e` form (`1.5e+00`): how `/api/v1/alerts` writes an alert's value."""
+    return _special(value) or np.format_float_scientific(value, trim="-", exp_digits=2)
 
 
 def parse_float(text: str) -> float | None:

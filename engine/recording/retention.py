@@ -25,10 +25,10 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Metrics 30 days, events and log 7 days, unless set otherwise."""
+    """Metrics 30 days, events and log 7 days, 10 GiB in all, as the configuration's defaults."""
 
-    metrics: Keep = Keep(30 * DAY_MS, 20 * GIB)
-    events: Keep = Keep(7 * DAY_MS, 2 * GIB)
+    metrics: Keep = Keep(30 * DAY_MS, 8 * GIB)
+    events: Keep = Keep(7 * DAY_MS, GIB)
     log: Keep = Keep(7 * DAY_MS, GIB)
 
     def of(self, kind: str) -> Keep:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from engine.labels import Labels
-from engine.promql.json_encoding import encode, format_exponent, format_value
+from engine.promql.json_encoding import encode
+from engine.promql.numbers import format_exponent, format_value
 from engine.promql.value import Axis, Matrix, Result, Scalar, String, Vector
 from engine.series import STALE_NAN, Series
 
