@@ -165,6 +165,9 @@ class Bench:
         """What the kernel does for a killed process: descriptors and locks go, nothing is said."""
         recorder = self.agent.recorder
         assert isinstance(recorder, Recorder)
+        if recorder._sealer is not None:
+            # Its threads go too; here one would go on beside the next agent, in the same folder.
+            recorder._sealer.join()
         if recorder._journal is not None:
             os.close(recorder._journal._descriptor)
         recorder._lock.release()
