@@ -97,10 +97,7 @@ def _serve_signals(
         if received - {signal.SIGHUP}:
             return
         if agent.fault:
-            raise StallwatchError(
-                f"stallwatch: {agent.fault}\n    hint: the log above has the traceback; "
-                "start the agent again, and please report this"
-            )
+            raise StallwatchError(f"stallwatch: {agent.fault}")
         if received:
             _reload(agent, paths)
 

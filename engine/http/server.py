@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 1 << 20
+MAX_LENGTH_DIGITS = 18
 MAX_FIELDS = 1000
 MAX_CONNECTIONS = 64
 # From one request's end to the next one's: a client that sends a byte now and then is idle too.
@@ -196,9 +197,9 @@ class _Handler(BaseHTTPRequestHandler):
             problem = plain(403, "this address answers to localhost and to IP addresses only")
         elif "Transfer-Encoding" in self.headers:
             problem = plain(411, "a body needs a Content-Length")
-        elif not length.isdecimal():
+        elif not length.isdecimal() or len(length) > MAX_LENGTH_DIGITS:
             problem = plain(400, "Content-Length is no number")
-        elif int(length[:12]) > MAX_BODY_BYTES:
+        elif int(length) > MAX_BODY_BYTES:
             problem = plain(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
         elif int(length) and self.headers.get_content_type() != FORM:
             problem = failure("bad_data", f"a body must be {FORM}")

@@ -38,6 +38,7 @@ from engine.rulegroup.state import after_downtime
 from engine.state import StateDb
 from engine.store import Store
 from engine.telemetry import OwnSample, Telemetry
+from rules.errors import StallwatchError
 from rules.hashing import rules_hash
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Agent:
     flusher: Flusher = field(init=False)
     evaluator: Evaluator = field(init=False)
     started: bool = False
-    # Why the agent cannot go on, "" while it can: a stage has ended that must not.
+    # Why the agent cannot go on, with a hint, "" while it can: a stage has ended that must not.
     fault: str = ""
     _log: RecordingLog = field(init=False)
 
@@ -203,7 +204,14 @@ class Agent:
         return after_downtime(state, now_ms, options.max_down_ms, interval_ms)
 
     def _failed(self, stage: str, error: BaseException) -> None:
-        self.fault = self.fault or f"the {stage} has failed: {type(error).__name__}: {error}"
+        if isinstance(error, StallwatchError):
+            found = f"{error}\n    hint: start the agent again; it goes on from the recording"
+        else:
+            found = (
+                f"the {stage} has failed: {type(error).__name__}: {error}\n    hint: the log above "
+                "has the traceback; start the agent again, and please report this"
+            )
+        self.fault = self.fault or found
 
     def _log_rules(self, runners: Iterable[GroupRunner], now_ms: int) -> None:
         self.recorder.log_rules(rules_hash(self.files), now_ms)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from engine.aggregate.queue import FlushMark
 from engine.pipeline.stage import ignore_fault, start_stage
 from engine.readings import ProbeOptions, ProbeStatus, Produced
+from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from engine.readings import Reading
 
 LOG = logging.getLogger(__name__)
+# A clock that was set back by less is waited for: that long there is no flush.
+MAX_STEP_BACK_MS = 60_000
+
+
+class ClockSetBackError(StallwatchError):
+    """The clock was set back by more than can be waited for."""
 
 
 @dataclass(slots=True)
@@ -60,6 +67,13 @@ class Collector:
                 self._attach(probe)
         finally:
             self._ready.set()
+        try:
+            self._collect()
+        finally:
+            for probe in self.probes:
+                self._guard(probe, probe.stop)
+
+    def _collect(self) -> None:
         following = self._next_flush()
         while not self._stop.is_set():
             self._each(lambda probe: probe.poll())
@@ -70,10 +84,14 @@ class Collector:
                 self.missed += (stamp - following) // self.flush_interval_ms
                 self.flush(stamp)
                 following = stamp + self.flush_interval_ms
+            back_ms = following - self.flush_interval_ms - now_ms
+            if back_ms > MAX_STEP_BACK_MS:
+                raise ClockSetBackError(
+                    f"the clock was set back by {back_ms // 1000} s, and samples before those that "
+                    "are there cannot be taken"
+                )
             left = following / 1000 - self.clock()
             self._stop.wait(max(0.0, min(self.poll_seconds, left)))
-        for probe in self.probes:
-            self._guard(probe, probe.stop)
 
     def flush(self, stamp_ms: int) -> None:
         """Read produced, drain, then mark: in that order a loss shows and a race does not."""

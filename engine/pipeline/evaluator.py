@@ -142,14 +142,14 @@ class Evaluator:
             LOG.exception("group %s: the evaluation failed", runner.group.name)
             runner.restore(before)
             self.telemetry.add("stallwatch_stage_faults_total", stage="evaluator")
-            self.skip(runner, slot.time_ms, "fault")
+            self.skip(runner, range(slot.time_ms, slot.time_ms + 1), "fault")
 
     def evaluate(self, runner: GroupRunner, slot: Slot) -> GroupEvaluation:
         """One group at one time: evaluate, commit, record."""
         started = time.monotonic()
         file, name = runner.group.file, runner.group.name
-        for skipped_ms in slot.skipped:
-            self.skip(runner, skipped_ms, "overrun")
+        if slot.skipped:
+            self.skip(runner, slot.skipped, "overrun")
         result = runner.evaluate(slot.time_ms, self.store, self.store)
         self.state.commit(
             [runner.state], result.transitions, self.delivery.enqueue, samples=result.samples
@@ -167,11 +167,13 @@ class Evaluator:
         self.telemetry.set("stallwatch_evaluation_seconds", time.monotonic() - started, group=name)
         return result
 
-    def skip(self, runner: GroupRunner, time_ms: int, reason: str) -> None:
-        """Log a time at which a group was due and not evaluated."""
-        name = runner.group.name
-        self.recording.log_skipped(runner.group.file, name, time_ms, reason)
-        self.telemetry.add("stallwatch_evaluations_skipped_total", group=name, reason=reason)
+    def skip(self, runner: GroupRunner, times_ms: range, reason: str) -> None:
+        """Log times at which a group was due and not evaluated."""
+        file, name = runner.group.file, runner.group.name
+        run = (times_ms[0], times_ms[-1], times_ms.step)
+        self.recording.log_skipped(file, name, run, run[1], reason)
+        count = float(len(times_ms))
+        self.telemetry.add("stallwatch_evaluations_skipped_total", count, group=name, reason=reason)
 
     def _count_alerts(self, runners: Sequence[GroupRunner]) -> None:
         counts = {AlertState.PENDING: 0, AlertState.FIRING: 0}

@@ -107,4 +107,4 @@ def log_downtime(
         first_ms = last_ms - last_ms % interval_ms + interval_ms
         if first_ms <= now_ms:
             run = (first_ms, now_ms - now_ms % interval_ms, interval_ms)
-            recorder.log_down(runner.group.file, runner.group.name, run, now_ms)
+            recorder.log_skipped(runner.group.file, runner.group.name, run, now_ms, "down")

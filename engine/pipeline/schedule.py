@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One time of one group. `skipped` are earlier times that will not be evaluated any more."""
+    """One time of one group. `skipped` are earlier times that will not be evaluated any more.
+
+    A range, for a clock that leaps from 1970 to today passes over hundreds of millions.
+    """
 
     group: int
     time_ms: int
-    skipped: tuple[int, ...] = ()
+    skipped: range = range(0)
 
 
 @dataclass(slots=True)
@@ -48,15 +51,13 @@ class Schedule:
         before it are skipped and named.
         """
         slots = []
+        # A time needs the flush at or before it: the last flush serves until the next is due.
+        served_ms = flushed_ms - flushed_ms % self.flush_interval_ms + self.flush_interval_ms - 1
+        until_ms = min(now_ms, served_ms)
         for group, interval in enumerate(self.intervals_ms):
-            times = []
-            while self._is_ready(self._next_ms[group], now_ms, flushed_ms):
-                times.append(self._next_ms[group])
-                self._next_ms[group] += interval
-            if times:
-                slots.append(Slot(group, times[-1], tuple(times[:-1])))
+            following_ms = self._next_ms[group]
+            if following_ms <= until_ms:
+                latest_ms = until_ms - until_ms % interval
+                slots.append(Slot(group, latest_ms, range(following_ms, latest_ms, interval)))
+                self._next_ms[group] = latest_ms + interval
         return sorted(slots, key=lambda slot: (slot.time_ms, slot.group))
-
-    def _is_ready(self, time_ms: int, now_ms: int, flushed_ms: int) -> bool:
-        needed = time_ms - time_ms % self.flush_interval_ms
-        return time_ms <= now_ms and needed <= flushed_ms

@@ -6,6 +6,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING, TypeAlias
 
+from rules.errors import StallwatchError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -29,7 +31,8 @@ def start_stage(name: str, body: Callable[[], None], on_fault: OnFault) -> threa
         try:
             body()
         except BaseException as error:
-            LOG.critical("the %s has failed", name, exc_info=True)
+            ours = isinstance(error, StallwatchError)
+            LOG.critical("the %s has failed: %s", name, error, exc_info=not ours)
             on_fault(name, error)
 
     thread = threading.Thread(target=run, name=name, daemon=True)

@@ -93,10 +93,9 @@ class Journal:
         self._append(head, body, durable=durable)
         self._numbers.update(added)
 
-    def write_slot(self, file: str, group: str, time_ms: int, reason: str | None) -> None:
-        """Append an evaluated (`reason` None) or skipped time of a group."""
-        head = {"k": "slot", "file": file, "group": group, "t": time_ms}
-        self._append(head if reason is None else {**head, "reason": reason})
+    def write_slot(self, file: str, group: str, time_ms: int) -> None:
+        """Append an evaluated time of a group."""
+        self._append({"k": "slot", "file": file, "group": group, "t": time_ms})
 
     def write_run(self, file: str, group: str, run: Run, reason: str) -> None:
         """Append skipped times of a group, equally spaced."""

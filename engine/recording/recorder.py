@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 # A month of one group's slots takes about a tenth of it.
 CONDENSE_BYTES = 1 << 20
+# Readers expand runs: a clock that leaps from 1970 to today must not cost each of them gigabytes.
+MOST_SKIPPED = 1_000_000
 
 
 class Recorder:
@@ -103,19 +105,19 @@ class Recorder:
     def log_evaluated(self, file: str, group: str, timestamp_ms: int) -> bool:
         """A group was evaluated at a time."""
         return self._write(
-            timestamp_ms, lambda journal: journal.write_slot(file, group, timestamp_ms, None)
+            timestamp_ms, lambda journal: journal.write_slot(file, group, timestamp_ms)
         )
 
-    def log_skipped(self, file: str, group: str, timestamp_ms: int, reason: str) -> bool:
-        """A group missed a time: `down`, `overrun`, ..."""
-        return self._write(
-            timestamp_ms, lambda journal: journal.write_slot(file, group, timestamp_ms, reason)
-        )
+    def log_skipped(self, file: str, group: str, run: Run, timestamp_ms: int, reason: str) -> bool:
+        """A group missed the times (first, last, step), as is known at a time.
 
-    def log_down(self, file: str, group: str, run: Run, timestamp_ms: int) -> bool:
-        """A group missed the times (first, last, step) before the agent's start at a time."""
+        `reason`: `down` (before a start), `overrun`, ... Of a run longer than MOST_SKIPPED the
+        last ones are logged.
+        """
+        first, last, step = run
+        run = (max(first, last - (MOST_SKIPPED - 1) * step), last, step)
         return self._write(
-            timestamp_ms, lambda journal: journal.write_run(file, group, run, "down")
+            timestamp_ms, lambda journal: journal.write_run(file, group, run, reason)
         )
 
     def write_log(self, timestamp_ms: int, line: str) -> bool:

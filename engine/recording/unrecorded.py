@@ -37,11 +37,14 @@ class Unrecorded:
         """Not logged."""
         return self._refuse()
 
-    def log_skipped(self, file: str, group: str, timestamp_ms: int, reason: str) -> bool:  # noqa: ARG002
-        """Not logged."""
-        return self._refuse()
-
-    def log_down(self, file: str, group: str, run: Run, timestamp_ms: int) -> bool:  # noqa: ARG002
+    def log_skipped(
+        self,
+        file: str,  # noqa: ARG002
+        group: str,  # noqa: ARG002
+        run: Run,  # noqa: ARG002
+        timestamp_ms: int,  # noqa: ARG002
+        reason: str,  # noqa: ARG002
+    ) -> bool:
         """Not logged."""
         return self._refuse()
 

@@ -32,6 +32,7 @@ def exchange(server: HttpServer, text: str) -> str:
 REFUSED = [
     ("POST /api/v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n\r\n", "413"),
     ("POST /api/v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n", "400"),
+    (f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {'0' * 6000}\r\n\r\n", "400"),
     ("POST /api/v1/query HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n", "411"),
     ("POST /api/v1/query HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "403"),
     ("GET /metrics HTTP/1.1\r\nHost: rebound.example.com\r\n\r\n", "403"),

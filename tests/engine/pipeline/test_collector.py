@@ -100,3 +100,32 @@ def test_the_thread_flushes_at_multiples_of_the_interval_and_detaches_at_the_end
     collector.stop()
     assert all(mark.timestamp_ms % 100 == 0 for mark in marks)
     assert probe.stopped == 1
+
+
+def test_a_clock_set_back_too_far_to_wait_for_is_a_fault_and_not_hours_of_silence() -> None:
+    now = [1_000_000.0]
+    told: list[tuple[str, BaseException]] = []
+    failed = threading.Event()
+
+    def hear(stage: str, error: BaseException) -> None:
+        told.append((stage, error))
+        failed.set()
+
+    probe = CountingProbe()
+    collector = Collector(
+        [probe], ReadingQueue(100), 100, poll_seconds=0.01, clock=lambda: now[0], on_fault=hear
+    )
+    collector.start()
+    try:
+        now[0] -= 30
+        assert not failed.wait(0.2)
+        now[0] -= 3600
+        assert failed.wait(60)
+    finally:
+        collector.stop()
+    ((stage, error),) = told
+    assert (stage, str(error).partition(",")[0]) == (
+        "collector",
+        "the clock was set back by 3630 s",
+    )
+    assert probe.stopped == 1

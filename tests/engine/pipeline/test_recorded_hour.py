@@ -106,7 +106,8 @@ def _start(group: Group, folder: Path, now_ms: int) -> tuple[GroupRunner, Record
     if state is not None:
         last_ms = state.last_evaluation_ms or 0
         for time_ms in range(last_ms + 10_000, now_ms + 1, 10_000):
-            recorder.log_skipped(group.file, group.name, time_ms, "down")
+            run = (time_ms, time_ms, 0)
+            recorder.log_skipped(group.file, group.name, run, time_ms, "down")
         state = after_downtime(state, now_ms)
     recorder.log_restart(now_ms)
     recorder.log_interval(group.file, group.name, 10_000)

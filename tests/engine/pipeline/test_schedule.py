@@ -33,7 +33,7 @@ def test_groups_of_one_time_keep_file_order_and_earlier_times_come_first() -> No
 
 def test_what_was_overrun_is_skipped_and_named() -> None:
     schedule = Schedule((10_000,), 10_000, start_ms=0)
-    assert schedule.ready(41_000, 40_000) == [Slot(0, 40_000, (10_000, 20_000, 30_000))]
+    assert schedule.ready(41_000, 40_000) == [Slot(0, 40_000, range(10_000, 40_000, 10_000))]
     assert schedule.ready(50_000, 50_000) == [Slot(0, 50_000)]
 
 
@@ -44,6 +44,13 @@ def test_a_group_that_runs_already_goes_on_where_it_is() -> None:
     after = Schedule((10, 10), 10, start_ms=25, after_ms=(before.reached_ms(0), None))
     slots = after.ready(now_ms=31, flushed_ms=30)
     assert [(slot.group, slot.time_ms, slot.skipped) for slot in slots] == [
-        (0, 30, (20,)),
-        (1, 30, ()),
+        (0, 30, range(20, 30, 10)),
+        (1, 30, range(30, 30, 10)),
     ]
+
+
+def test_a_clock_that_leaps_from_1970_passes_over_the_years_at_once() -> None:
+    schedule = Schedule((10_000,), 10_000, start_ms=0)
+    (slot,) = schedule.ready(1_800_000_000_000, 1_800_000_000_000)
+    assert (slot.time_ms, len(slot.skipped)) == (1_800_000_000_000, 179_999_999)
+    assert schedule.ready(1_800_000_010_000, 1_800_000_010_000) == [Slot(0, 1_800_000_010_000)]

@@ -142,7 +142,7 @@ def test_a_stage_that_ends_is_a_fault_of_the_agent(
     monkeypatch.setattr(owner[stage], name, fail if name == "clock" else Broken())
     thread = start_stage(stage, owner[stage]._run, owner[stage].on_fault)
     thread.join(60)
-    assert agent.fault == f"the {stage} has failed: OSError: no more"
+    assert agent.fault.startswith(f"the {stage} has failed: OSError: no more\n")
 
 
 def test_a_library_that_calls_exit_in_a_stage_is_a_fault_too() -> None:

@@ -103,7 +103,7 @@ def test_evaluated_and_skipped_times_restarts_and_rules_are_logged(folder: str) 
     for time_ms in times:
         recorder.write(flush(time_ms, 1.0))
         if time_ms == START + 50_000:
-            recorder.log_skipped("f", "g", time_ms, "overrun")
+            recorder.log_skipped("f", "g", (time_ms, time_ms, 0), time_ms, "overrun")
         else:
             recorder.log_evaluated("f", "g", time_ms)
     for _ in range(2):
@@ -278,3 +278,12 @@ def test_the_manifest_is_bounded_and_keeps_what_still_counts(
     assert (recording.start_ms, recording.end_ms) == (times[-4], times[-1])
     assert not recording.notices
     assert len(Path(folder, "manifest.jsonl").read_bytes()) < 6_000
+
+
+def test_a_clock_that_leaps_over_decades_leaves_a_log_that_can_be_read(folder: str) -> None:
+    leap = (START - START % 10_000 - 10_000 * 200_000_000, START - START % 10_000, 10_000)
+    recorder = Recorder(folder)
+    recorder.log_skipped("f", "g", leap, START, "overrun")
+    recorder.close()
+    skipped = open_recording(folder).slots("f", "g").skipped
+    assert (len(skipped), int(skipped[-1])) == (1_000_000, leap[1])
