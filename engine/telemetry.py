@@ -56,7 +56,9 @@ METRICS: dict[str, Description] = {
     ),
     "stallwatch_recording_up": Description("gauge", "1 while the recording takes writes."),
     "stallwatch_recording_failures_total": Description("counter", "Failed recording writes."),
-    "stallwatch_state_up": Description("gauge", "1 while alert state is kept on disk."),
+    "stallwatch_state_up": Description(
+        "gauge", "1 while alert state reaches the disk, in a file that is still there."
+    ),
     "stallwatch_evaluations_total": Description("counter", "Evaluated group slots, by group."),
     "stallwatch_evaluations_skipped_total": Description(
         "counter", "Group slots that were not evaluated, by group and reason."

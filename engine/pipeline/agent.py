@@ -223,7 +223,7 @@ class Agent:
         """Metrics that other stages keep themselves."""
         found: list[OwnSample] = [
             ("stallwatch_store_series", (), "gauge", float(self.store.series_count)),
-            ("stallwatch_state_up", (), "gauge", float(self.state.durable)),
+            ("stallwatch_state_up", (), "gauge", float(self.state.up)),
             ("stallwatch_recording_up", (), "gauge", float(self.recorder.failing is None)),
             (
                 "stallwatch_recording_failures_total",

@@ -6,6 +6,7 @@ Series numbers are those of one journal; a frame brings the labels of the series
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import dataclass, field
@@ -118,6 +119,9 @@ class Journal:
         text = json.dumps(head, separators=(",", ":"), ensure_ascii=False)
         # A lone surrogate (a file name, a comm) has no UTF-8; Parquet would refuse the whole hour.
         content = frame(text.encode("utf-8", "replace") + b"\n" + body)
+        if not os.fstat(self._descriptor).st_nlink:
+            # Writing on would look well, and all of it be gone with the descriptor.
+            raise FileNotFoundError(errno.ENOENT, "deleted while the agent runs; start it again")
         if self._dirty:
             self._cut()
         self._dirty = True

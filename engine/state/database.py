@@ -59,6 +59,19 @@ class StateDb:
         self._backlog: list[Alert] = []
         self._saved: dict[tuple[str, str], dict[RuleKey, RuleState]] = {}
         self._connection = _connect(path)
+        self._inode = path.stat().st_ino
+        self._refused = False
+
+    @property
+    def up(self) -> bool:
+        """Whether the last commit is on disk, in a file that the next start will find."""
+        return self.durable and not self._refused and self._in_place()
+
+    def _in_place(self) -> bool:
+        try:
+            return Path(self.path).stat().st_ino == self._inode
+        except OSError:
+            return False
 
     @classmethod
     def open(cls, path: str | Path) -> StateDb:
@@ -187,9 +200,11 @@ class StateDb:
                         enqueue(connection, owed)
             except sqlite3.Error as error:
                 self._backlog = owed[-MAX_BACKLOG:]
+                self._refused = True
                 self._failed("cannot be written, trying again at the next evaluation", error)
                 return False
             self._backlog = []
+            self._refused = False
             for state in states:
                 self._saved[state.file, state.group] = dict(state.rules)
             return True

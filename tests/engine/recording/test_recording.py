@@ -287,3 +287,13 @@ def test_a_clock_that_leaps_over_decades_leaves_a_log_that_can_be_read(folder: s
     recorder.close()
     skipped = open_recording(folder).slots("f", "g").skipped
     assert (len(skipped), int(skipped[-1])) == (1_000_000, leap[1])
+
+
+def test_a_recording_that_was_deleted_says_so_instead_of_writing_into_nothing(folder: str) -> None:
+    recorder = Recorder(folder)
+    assert recorder.write(flush(START, 1.0))
+    for path in Path(folder).iterdir():
+        path.unlink()
+    assert not recorder.write(flush(START + 10_000, 2.0))
+    assert recorder.failing is not None
+    assert "deleted" in recorder.failing

@@ -100,6 +100,26 @@ def test_a_full_disk_stops_nothing_and_loses_no_alert(tmp_path: Path) -> None:
     assert len(database.load()) == 200
 
 
+def test_it_is_up_while_commits_reach_a_file_that_the_next_start_finds(tmp_path: Path) -> None:
+    database = StateDb.open(tmp_path / "state.db")
+    up: list[bool] = []
+    up.append(database.up)
+
+    def refuse(connection: sqlite3.Connection, alerts: Sequence[Alert]) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    database.commit([], [FIRING], refuse)
+    up.append(database.up)
+    database.commit([], [], lambda connection, alerts: None)
+    up.append(database.up)
+    (tmp_path / "state.db").unlink()
+    up.append(database.up)
+    (tmp_path / "state.db").touch()
+    up.append(database.up)
+    database.close()
+    assert up == [True, False, True, False, False]
+
+
 def test_an_error_of_the_caller_rolls_back_and_is_raised(tmp_path: Path) -> None:
     database = StateDb.open(tmp_path / "state.db")
 
