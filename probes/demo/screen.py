@@ -6,6 +6,7 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, TextIO
 
+from engine.alerts.wording import cell, connection, inert, process
 from engine.timestamps import format_rfc3339
 
 if TYPE_CHECKING:
@@ -55,12 +56,14 @@ class Screen:
 
 def alert_lines(alert: Alert) -> list[str]:
     """An alert in full: annotations, labels, evidence."""
-    texts = [alert.annotations.get(name, "") for name in ("summary", "description")]
-    labels = ", ".join(f"{name}={value}" for name, value in alert.labels.without("alertname"))
+    texts = [inert(alert.annotations.get(name, "")) for name in ("summary", "description")]
+    labels = ", ".join(
+        f"{name}={inert(value)}" for name, value in alert.labels.without("alertname")
+    )
     lines = [line for text in texts for line in textwrap.wrap(text, 100 - len(INDENT))]
     lines.append(f"labels: {labels}")
     if alert.annotations.get("runbook_url"):
-        lines.append(f"runbook: {alert.annotations['runbook_url']}")
+        lines.append(f"runbook: {inert(alert.annotations['runbook_url'])}")
     if alert.evidence:
         lines += ["", *evidence_table(alert.evidence), ""]
     return lines
@@ -71,16 +74,16 @@ def evidence_table(evidence: Sequence[EvidenceEntry]) -> list[str]:
     heads = ("RANK", "PROCESS", "CONNECTION", "RETRANSMITS")
     rows = [
         (
-            str(entry.get("rank", "")) or "?",
-            f"{entry.get('comm', '')}[{entry.get('pid', '?')}]",
-            f"{entry.get('src')}:{entry.get('sport')} -> {entry.get('dst')}:{entry.get('dport')}",
-            str(entry["retransmits"]),
+            cell(entry, "rank") or "?",
+            process(entry),
+            connection(entry),
+            cell(entry, "retransmits"),
         )
         for entry in evidence
         if "retransmits" in entry
     ]
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
         for row in (heads, *rows)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.alerts.wording import inert
 from probes.demo.screen import Screen, alert_lines
 from rules.loader import load_paths
 from rules.packs import shipped
@@ -101,10 +102,10 @@ class Story:
 
     def other(self, alert: Alert) -> None:
         """An alert about something else on this machine: one line."""
-        summary = alert.annotations.get("summary", "")
+        summary = inert(alert.annotations.get("summary", ""))
         name = alert.labels.get("alertname")
         when = alert.resolved_at_ms or alert.fired_at_ms or alert.active_at_ms
-        self.screen.say(when, f"beside the demo: {alert.state.value} {name}: {summary}")
+        self.screen.say(when, f"beside the demo: {alert.state.value} {inert(name)}: {summary}")
 
     def status(self, retransmits: float, steps: float | None, alert: Alert | None) -> None:
         """The moving line."""

@@ -84,7 +84,7 @@ def test_the_alert_fires_with_ranks_and_connections_and_resolves(tmp_path: Path)
     assert f"task_id={task}" in shown
     pids = dict(re.findall(r"rank (\d) is pid (\d+)", shown))
     rows = re.findall(
-        r"^ +(\d) +\S+\[(\d+)\] +10\.98\.0\.(\d):\d+ -> 10\.98\.0\.(\d):\d+ +\d+$",
+        r"^ +(\d) +\S+\[(\d+)\] +10\.98\.0\.(\d):\d+ → 10\.98\.0\.(\d):\d+ +\d+$",
         shown,
         re.MULTILINE,
     )

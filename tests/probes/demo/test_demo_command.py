@@ -35,7 +35,7 @@ def test_a_replay_tells_of_the_alert_the_ranks_and_the_connection(
     assert "the shipped rules, every duration divided by ten" in shown
     assert f"task_id={FACTS['task_id']}" in shown
     rows = re.findall(
-        r"^ +(\d) +\w+\[\d+\] +(10\.98\.0\.\d):\d+ -> (10\.98\.0\.\d):\d+ +(\d+)$",
+        r"^ +(\d) +\w+\[\d+\] +(10\.98\.0\.\d):\d+ → (10\.98\.0\.\d):\d+ +(\d+)$",
         shown,
         re.MULTILINE,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from engine.alerts.alert import Alert, AlertState
 from engine.labels import Labels
@@ -54,14 +55,20 @@ def test_without_a_terminal_there_is_no_moving_line() -> None:
     assert out.getvalue() == ""
 
 
+def test_what_a_job_calls_itself_does_not_steer_the_terminal() -> None:
+    evil = {**ALERT.evidence[0], "comm": "py\x1b[2Jthon"}
+    alert = replace(ALERT, annotations={"summary": "a\x1b]0;b"}, evidence=(evil,))
+    assert not [line for line in alert_lines(alert) if "\x1b" in line]
+
+
 def test_an_alert_is_shown_with_its_evidence_as_a_table() -> None:
     assert alert_lines(ALERT) == [
         "Task demo-1 loses packets",
         "labels: task_id=demo-1, tier=1",
         "runbook: docs/runbooks/x.md",
         "",
-        "RANK  PROCESS     CONNECTION                         RETRANSMITS",
-        "0     python[17]  10.98.0.1:4000 -> 10.98.0.2:29600  12",
+        "RANK  PROCESS     CONNECTION                        RETRANSMITS",
+        "0     python[17]  10.98.0.1:4000 → 10.98.0.2:29600  12",
         "",
     ]
 
