@@ -31,6 +31,14 @@ struct thread {
 SW_HASH(threads, u64, struct thread, 4096);
 SW_COUNTERS(1, 1);
 
+/* A thread's first hit; lost where there is no room for its record. */
+static inline void begin(u64 *key, struct thread *fresh)
+{
+	fresh->hits = 1;
+	if (sw_update(threads, key, fresh))
+		sw_count(sw_lost, 0);
+}
+
 int enter(struct pt_regs *ctx)
 {
 	u64 key = bpf_get_current_pid_tgid();
@@ -41,10 +49,8 @@ int enter(struct pt_regs *ctx)
 	sw_count(sw_produced, 0);
 	thread = sw_lookup(threads, &key);
 	if (!thread) {
-		fresh.hits = 1;
 		fresh.open_since = now;
-		if (sw_update(threads, &key, &fresh))
-			sw_count(sw_lost, 0);
+		begin(&key, &fresh);
 		return 0;
 	}
 	thread->hits += 1;
@@ -68,11 +74,9 @@ int leave(struct pt_regs *ctx)
 	thread = sw_lookup(threads, &key);
 	if (!thread) {
 		/* Attached in the middle of a call: the step ends here, its wait is unknown. */
-		fresh.hits = 1;
 		fresh.steps = 1;
 		fresh.last_exit = now;
-		if (sw_update(threads, &key, &fresh))
-			sw_count(sw_lost, 0);
+		begin(&key, &fresh);
 		return 0;
 	}
 	thread->hits += 1;
@@ -104,11 +108,9 @@ int mark(struct pt_regs *ctx)
 	sw_count(sw_produced, 0);
 	thread = sw_lookup(threads, &key);
 	if (!thread) {
-		fresh.hits = 1;
 		fresh.steps = 1;
 		fresh.last_exit = now;
-		if (sw_update(threads, &key, &fresh))
-			sw_count(sw_lost, 0);
+		begin(&key, &fresh);
 		return 0;
 	}
 	thread->hits += 1;
