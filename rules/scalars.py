@@ -46,33 +46,22 @@ def value_offsets(text: str, start: int, end: int, style: str, value: str) -> tu
     `[start, end)` is the scalar in `text`, quotes or block header included; `style` is one of
     `'`, `"`, `|`, `>` or "" (plain).
     """
-    if style in {"|", ">"} and style:
+    if style in {"|", ">"}:
         emitted, last = _block(text, start, end, style, value)
     elif style == '"':
         emitted, last = _double_quoted(text, start + 1, end - 1), end - 1
     elif style == "'":
-        emitted, last = _single_quoted(text, start + 1, end - 1), end - 1
+        emitted, last = _folded(text, start + 1, end - 1, "'"), end - 1
     else:
-        emitted, last = _plain(text, start, end), end
+        emitted, last = _folded(text, start, end), end
     if len(emitted) != len(value):
         # A form that the walks do not know: the place is the scalar, not the character.
         return (start,) * (len(value) + 1)
     return (*(offset for _, offset in emitted), last)
 
 
-def _plain(text: str, start: int, end: int) -> _Emitted:
-    emitted: _Emitted = []
-    offset = start
-    while offset < end:
-        if text[offset] in _BLANKS or text[offset] in _BREAKS:
-            offset = _fold(text, offset, end, emitted)
-        else:
-            emitted.append((text[offset], offset))
-            offset += 1
-    return emitted
-
-
-def _single_quoted(text: str, start: int, end: int) -> _Emitted:
+def _folded(text: str, start: int, end: int, doubled: str = "") -> _Emitted:
+    """A scalar whose lines are folded; `doubled`: a character that stands for itself in twos."""
     emitted: _Emitted = []
     offset = start
     while offset < end:
@@ -81,7 +70,7 @@ def _single_quoted(text: str, start: int, end: int) -> _Emitted:
             offset = _fold(text, offset, end, emitted)
         else:
             emitted.append((char, offset))
-            offset += 2 if char == "'" else 1
+            offset += 2 if char == doubled else 1
     return emitted
 
 
