@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from engine.address import local_url
 from engine.alerts.wording import evidence_text, inert
 from engine.http.client import NoAgentError, ask
 from rules.errors import StallwatchError
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-DEFAULT_URL = "http://127.0.0.1:9466"
+EXAMPLE_URL = "http://127.0.0.1:9466"
 
 
 class AlertsCommand:
@@ -23,13 +24,14 @@ class AlertsCommand:
     example = "stallwatch alerts --format json"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Add --url and --format."""
-        parser.add_argument("--url", default=DEFAULT_URL, help=f"the agent (default {DEFAULT_URL})")
+        """Add --config, --url and --format."""
+        parser.add_argument("--config", metavar="FILE", help="whose `listen` address to ask")
+        parser.add_argument("--url", help="another agent, such as http://gpu-17:9466")
         parser.add_argument("--format", choices=("text", "json"), default="text")
 
     def run(self, args: argparse.Namespace) -> int:
         """Print; exit 0, with and without alerts. Raises StallwatchError when nobody answers."""
-        found = fetch(args.url)
+        found = fetch(args.url or own_url(args.config))
         if args.format == "json":
             print(json.dumps({"alerts": found}, indent=2))
         elif not found:
@@ -39,10 +41,17 @@ class AlertsCommand:
         return 0
 
 
+def own_url(config: str | None) -> str:
+    """Where the agent of a configuration answers. Raises ProblemsError for a broken one."""
+    from engine.config.loader import load_config
+
+    return local_url(load_config(config).listen)
+
+
 def fetch(url: str) -> list[dict[str, Any]]:
     """`/api/v1/alerts` of the agent at `url`. Raises StallwatchError."""
     if not url.startswith(("http://", "https://")):
-        raise StallwatchError(f"stallwatch: '{inert(url)}' is no URL\n    hint: {DEFAULT_URL}")
+        raise StallwatchError(f"stallwatch: '{inert(url)}' is no URL\n    hint: {EXAMPLE_URL}")
     body = ask(url, "/api/v1/alerts")
     try:
         found: list[dict[str, Any]] = json.loads(body)["data"]["alerts"]

@@ -15,6 +15,7 @@ from engine.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 ALERT = {
     "labels": {"alertname": "TcpRetransmitSpike", "task_id": "torchrun:job42", "evil": "a\x1b[2Jb"},
@@ -94,3 +95,14 @@ def test_no_agent_is_one_clear_error(capsys: pytest.CaptureFixture[str]) -> None
     assert "stallwatch run" in said
     assert main(["alerts", "--url", "localhost:9466"]) == 2
     assert "is no URL" in capsys.readouterr().err
+
+
+def test_the_agent_of_the_configuration_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = json.dumps({"status": "success", "data": {"alerts": []}}).encode()
+    with answering(200, body) as url:
+        config = tmp_path / "stallwatch.yaml"
+        config.write_text(f"listen: {url.removeprefix('http://')}\n")
+        assert main(["alerts", "--config", str(config)]) == 0
+    assert capsys.readouterr().out == "no active alerts\n"
