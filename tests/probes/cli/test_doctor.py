@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,19 @@ def test_a_mend_stands_below_its_no_and_the_end_names_what_cannot_run() -> None:
 def _doctor(*prefix: str, env: dict[str, str] | None = None) -> tuple[int, dict[str, Any], str]:
     """Exit status, state by subject, and what was printed besides."""
     code = "import sys; from engine.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run(
-        [*prefix, sys.executable, "-c", code, "doctor", "--format", "json"],
-        cwd=ROOT,
-        env={**os.environ, "HOME": "/tmp", **(env or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
+        config.write("listen: 127.0.0.1:0\n")  # an agent may run on this machine
+        config.flush()
+        Path(config.name).chmod(0o644)
+        done = subprocess.run(
+            [*prefix, sys.executable, "-c", code, "doctor", "--format", "json"]
+            + ["--config", config.name],
+            cwd=ROOT,
+            env={**os.environ, "HOME": "/tmp", **(env or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert "Traceback" not in done.stderr
     report = json.loads(done.stdout)
     states = {each["subject"]: each["state"] for each in report["findings"]}
