@@ -35,13 +35,13 @@ def test_a_mend_stands_below_its_no_and_the_end_names_what_cannot_run() -> None:
 def _doctor(*prefix: str, env: dict[str, str] | None = None) -> tuple[int, dict[str, Any], str]:
     """Exit status, state by subject, and what was printed besides."""
     code = "import sys; from engine.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    asked = [sys.executable, "-c", code, "doctor", "--format", "json"]
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
         config.write("listen: 127.0.0.1:0\n")  # an agent may run on this machine
         config.flush()
         Path(config.name).chmod(0o644)
         done = subprocess.run(
-            [*prefix, sys.executable, "-c", code, "doctor", "--format", "json"]
-            + ["--config", config.name],
+            [*prefix, *asked, f"--config={config.name}"],
             cwd=ROOT,
             env={**os.environ, "HOME": "/tmp", **(env or {})},
             capture_output=True,
