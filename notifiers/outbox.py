@@ -219,7 +219,7 @@ class Outbox:
         return {receiver: Backlog(*counts) for receiver, *counts in rows}
 
     def entries(self, state: State, limit: int = 1000) -> list[Entry]:
-        """Rows of a state, oldest first."""
+        """Rows of a state, oldest first; `limit` -1: all."""
         rows = self._connection.execute(
             f"SELECT {COLUMNS} FROM notify_outbox WHERE state = ? ORDER BY sequence LIMIT ?",  # noqa: S608 - a constant
             (state, limit),

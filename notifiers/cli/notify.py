@@ -131,7 +131,7 @@ def _entries(path: Path, state: State) -> list[Entry]:
     outbox = Outbox(str(path))
     try:
         outbox.create()
-        return outbox.entries(state)
+        return outbox.entries(state, limit=-1)
     finally:
         outbox.close()
 

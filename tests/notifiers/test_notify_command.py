@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from engine.cli.main import main
+from notifiers.outbox import Outbox, add_firing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,6 +109,20 @@ def test_what_waits_and_what_was_given_up_is_listed(
     command[1] = "dead"
     assert main(command) == 0
     assert capsys.readouterr().out == "nothing is dead\n"
+
+
+def test_thousands_that_wait_for_one_receiver_do_not_hide_another_ones(
+    config: str, support: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "state.db"
+    Outbox(str(path)).create()
+    with sqlite3.connect(path) as connection:
+        for number in range(1_100):
+            add_firing(connection, support.firing(), "mail", [f"mail/email/{number}"], 0)
+        add_firing(connection, support.firing(), "oncall", ["oncall/webhook/0"], 0)
+    command = ["notify", "pending", "--config", config, "--state", str(tmp_path)]
+    assert main([*command, "--receiver", "oncall"]) == 0
+    assert "oncall/webhook/0" in capsys.readouterr().out
 
 
 def test_a_missing_outbox_is_a_clear_error(
