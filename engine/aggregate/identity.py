@@ -6,6 +6,7 @@ scheduler's, the launcher's, the rendezvous', the container's, the process group
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 # torchrun's rdzv_id when the user names none: shared by unrelated jobs.
 SHARED_RUN_IDS = frozenset({"", "none", "None", "default"})
+# A job's environment may hold 128 KiB in one variable, and each of its series carries the labels.
+MAX_CHARACTERS = 200
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 MPI_VARIABLES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
 
@@ -86,7 +89,7 @@ class TaskDirectory:
             or (self._group_task(stat.process_group) if library else "")
         )
         rank = next((environ[name] for name in RANK_VARIABLES if environ.get(name)), "")
-        return Owner(task_id, rank if task_id else "", stat.comm)
+        return Owner(_bounded(task_id), _bounded(rank) if task_id else "", stat.comm)
 
     def _torch_task(self, process: Process, environ: dict[str, str]) -> str:
         """`torch:ADDR:PORT@START`, START being the job's oldest process on this node.
@@ -120,6 +123,14 @@ class TaskDirectory:
         leader = self.procfs.stat(process_group)
         # A group outlives its leader; then the number alone has to do.
         return f"pgrp:{process_group}" + (f"@{leader.start_ticks}" if leader else "")
+
+
+def _bounded(text: str) -> str:
+    """A label value of at most MAX_CHARACTERS, different for different texts."""
+    if len(text) <= MAX_CHARACTERS:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+    return f"{text[: MAX_CHARACTERS - len(digest) - 1]}~{digest}"
 
 
 def _named_task(environ: dict[str, str]) -> str:

@@ -125,3 +125,15 @@ def test_a_reused_pid_is_another_process(proc: FakeProc) -> None:
 
 def test_a_process_that_is_gone_belongs_to_nobody(proc: FakeProc) -> None:
     assert owner(proc, 4242) == Owner()
+
+
+def test_a_name_as_long_as_an_environment_allows_is_cut_and_stays_apart_from_others(
+    proc: FakeProc,
+) -> None:
+    long = "x" * 100_000
+    for pid, last in ((10, "a"), (11, "b")):
+        proc.add(pid, 5, f"STALLWATCH_TASK_ID={long}{last} RANK={long}{last}")
+    first, second = owner(proc, 10), owner(proc, 11)
+    assert len(first.task_id) == len(first.rank) == 200
+    assert first.task_id[:183] == "x" * 183
+    assert first.task_id != second.task_id
