@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tests.e2e.conftest import NetnsPair
 
+RUN_ID = f"job{os.getpid()}"
 WORKLOAD = Path(__file__).with_name("workloads") / "ddp.py"
 
 
@@ -23,7 +24,8 @@ class DdpJob:
     pair: NetnsPair
     folder: Path
     options: tuple[str, ...]
-    task_id: str = "job42"
+    # Not the same for two runs of the tests on one machine: each agent sees every job.
+    task_id: str = RUN_ID
     port: int = 29500
     python: str = sys.executable
     ranks: list[subprocess.Popen[str]] = field(default_factory=list)

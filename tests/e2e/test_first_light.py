@@ -27,7 +27,7 @@ from tests.e2e.agent import (
     fast_packs,
     wait_until,
 )
-from tests.e2e.ddp import DdpJob
+from tests.e2e.ddp import RUN_ID, DdpJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ SOAK = "STALLWATCH_SOAK" in os.environ
 # How many seconds stand for ten.
 SECONDS = 10 if SOAK else 1
 TIER_1, TIER_2 = "TaskRetransmits", "TaskWaitsForCommunication"
-TASK = "torchrun:job42"
+TASK = f"torchrun:{RUN_ID}"
 
 
 def packs(folder: Path) -> list[Path]:
@@ -123,7 +123,7 @@ def story(
         gpus.set(95, job.pids)
         wait_until(lambda: webhook.alerts(TIER_1, "resolved", TASK), "tier 1's end", 180 * SECONDS)
         wait_until(lambda: webhook.alerts(TIER_2, "resolved", TASK), "tier 2's end", 180 * SECONDS)
-        wait_until(lambda: len(mailbox.about("job42")) >= 4, "the mails", 30)
+        wait_until(lambda: len(mailbox.about(RUN_ID)) >= 4, "the mails", 30)
         drift = agent.query(
             "1 - stallwatch_probe_consumed_total / (stallwatch_probe_produced_total > 0)"
         )
@@ -155,8 +155,8 @@ def test_a_clean_run_raises_nothing(story: Story) -> None:
 def test_each_tier_arrives_once_and_resolves_once(story: Story, name: str) -> None:
     assert len(story.webhook.alerts(name, "firing", TASK)) == 1
     assert len(story.webhook.alerts(name, "resolved", TASK)) == 1
-    assert len(story.mailbox.about("FIRING", name, "job42")) == 1
-    assert len(story.mailbox.about("RESOLVED", name, "job42")) == 1
+    assert len(story.mailbox.about("FIRING", name, RUN_ID)) == 1
+    assert len(story.mailbox.about("RESOLVED", name, RUN_ID)) == 1
 
 
 def test_tier_1_names_the_task_the_ranks_and_the_connection(story: Story) -> None:
@@ -171,7 +171,7 @@ def test_tier_1_names_the_task_the_ranks_and_the_connection(story: Story) -> Non
         assert entry["pid"] == story.job.pids[int(entry["rank"])]
         assert entry["src"] == story.job.pair.addresses[int(entry["rank"])]
     assert connections
-    (mail,) = story.mailbox.about("FIRING", TIER_1, "job42")
+    (mail,) = story.mailbox.about("FIRING", TIER_1, RUN_ID)
     body = mail.get_body(("plain",))
     assert body is not None
     text = body.get_content()
