@@ -81,14 +81,24 @@ def try_receivers(config: Config, receiver: str | None, *, as_json: bool = False
     alert = sample_alert(config)
     with ThreadPoolExecutor(CONCURRENCY) as pool:
         failures = list(pool.map(lambda one: _try(one, alert, origin), chosen))
-    for one, failure in zip(chosen, failures, strict=True):
-        place = f"{one.receiver}/{one.kind} ({one.target.label})"
-        if as_json:
-            shown = {"receiver": one.receiver, "integration": one.kind, "target": one.target.label}
-            print(json.dumps({**shown, "ok": not failure, "reason": failure}))
-        else:
+    tried = list(zip(chosen, failures, strict=True))
+    if as_json:
+        print(json.dumps([_outcome(one, failure) for one, failure in tried], indent=2))
+    else:
+        for one, failure in tried:
+            place = f"{one.receiver}/{one.kind} ({one.target.label})"
             print(f"{'FAILED' if failure else 'ok':<6}  {place}{failure and f': {failure}'}")
     return 1 if any(failures) else 0
+
+
+def _outcome(one: Integration, failure: str) -> dict[str, object]:
+    return {
+        "receiver": one.receiver,
+        "integration": one.kind,
+        "target": one.target.label,
+        "ok": not failure,
+        "reason": failure,
+    }
 
 
 def sample_alert(config: Config) -> Alert:

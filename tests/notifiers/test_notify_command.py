@@ -65,7 +65,7 @@ def test_one_receiver_may_be_chosen(
 ) -> None:
     command = ["notify", "test", "--config", config, "--receiver", "mail", "--format", "json"]
     assert main(command) == 1
-    shown = json.loads(capsys.readouterr().out)
+    (shown,) = json.loads(capsys.readouterr().out)
     assert (shown["receiver"], shown["integration"], shown["ok"]) == ("mail", "email", False)
     assert hook.received == []
 
