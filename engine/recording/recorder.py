@@ -40,8 +40,8 @@ class Recorder:
     Opening makes the folder, takes its lock, and finishes what a killed agent left. It raises
     DataError when the folder cannot be used. From then on no failure to write raises: the call
     returns False, `write_failures_total` grows, `failing` says why (None once writing works
-    again) and `on_failure` is called with that text. `recovered_bytes` is what was cut from torn
-    tails at open.
+    again) and `on_failure` is called with that text, once for each outage. `recovered_bytes` is
+    what was cut from torn tails at open.
     """
 
     def __init__(
@@ -310,9 +310,11 @@ class Recorder:
 
     def _failed(self, error: OSError) -> bool:
         self.write_failures_total += 1
-        self.failing = f"{error.filename or self.path}: {error.strerror or error}"
-        if self._on_failure is not None:
-            self._on_failure(self.failing)
+        why = f"{error.filename or self.path}: {error.strerror or error}"
+        # Once for each outage: a full disk refuses several writes a flush, for hours.
+        is_news, self.failing = why != self.failing, why
+        if is_news and self._on_failure is not None:
+            self._on_failure(why)
         return False
 
 

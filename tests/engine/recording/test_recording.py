@@ -207,7 +207,8 @@ def test_a_full_disk_loses_flushes_not_the_agent_and_recording_resumes(folder: s
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
     assert failed[-1] is False
-    assert recorder.write_failures_total == failed.count(False) == len(seen)
+    assert recorder.write_failures_total == failed.count(False)
+    assert seen == [recorder.failing]
     assert "File too large" in str(recorder.failing)
     assert recorder.write(flush(START + 10, 3.0))
     assert recorder.failing is None
@@ -290,10 +291,13 @@ def test_a_clock_that_leaps_over_decades_leaves_a_log_that_can_be_read(folder: s
 
 
 def test_a_recording_that_was_deleted_says_so_instead_of_writing_into_nothing(folder: str) -> None:
-    recorder = Recorder(folder)
+    told: list[str] = []
+    recorder = Recorder(folder, on_failure=told.append)
     assert recorder.write(flush(START, 1.0))
     for path in Path(folder).iterdir():
         path.unlink()
     assert not recorder.write(flush(START + 10_000, 2.0))
+    assert not recorder.write(flush(START + 20_000, 3.0))
+    assert (len(told), recorder.write_failures_total) == (1, 2)
     assert recorder.failing is not None
     assert "deleted" in recorder.failing
