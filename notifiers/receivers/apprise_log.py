@@ -10,8 +10,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from notifiers.receivers.library_logs import silence_urllib3
 from notifiers.receivers.receiver import SendError
+from notifiers.receivers.urllib3_log import silence_urllib3
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from notifiers.receivers.library_logs import silence_urllib3
+from notifiers.receivers.urllib3_log import silence_urllib3
 
 if TYPE_CHECKING:
     from requests import PreparedRequest

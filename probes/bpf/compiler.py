@@ -37,11 +37,11 @@ class Built:
 
     program_fds: dict[str, int]
     module: Any
-    library: Any
+    libbcc: Any
 
     def map_fd(self, name: str) -> int:
         """The fd of a map. KeyError when the source declares none of that name."""
-        fd = int(self.library.bpf_table_fd(self.module.module, name.encode()))
+        fd = int(self.libbcc.bpf_table_fd(self.module.module, name.encode()))
         if fd < 0:
             raise KeyError(name)
         return fd
