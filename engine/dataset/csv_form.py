@@ -7,6 +7,7 @@ pandas' reader it tells a row that is too short, which is what a file that was c
 from __future__ import annotations
 
 import csv
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -26,14 +27,23 @@ from engine.dataset.times import NAIVE_NOTICE, TIME_HINT, parse_times
 from engine.dataset.values import parse_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 CHUNK_ROWS = 100_000
+# The csv reader of Python 3.10 refuses NUL, which a label value may hold. No text that was UTF-8
+# has this lone surrogate.
+NUL, STAND_IN = "\0", "\udc00"
+READS_NUL = sys.version_info >= (3, 11)
 
 
 def read_csv(path: str) -> MemoryDataset:
     """Read a file. Raises DataError with `file:line`."""
     return _Reader(path).read()
+
+
+def _readable(lines: Iterable[str]) -> Iterable[str]:
+    """What this Python's csv reader takes."""
+    return lines if READS_NUL else (line.replace(NUL, STAND_IN) for line in lines)
 
 
 class _Reader:
@@ -46,7 +56,7 @@ class _Reader:
 
     def read(self) -> MemoryDataset:
         with self._text() as file:
-            reader = csv.reader(file, strict=True)
+            reader = csv.reader(_readable(file), strict=True)
             self.header = self._header(reader)
             while rows := self._rows(reader, CHUNK_ROWS):
                 self._take(rows)
@@ -81,7 +91,7 @@ class _Reader:
 
     def _rows(self, reader: Iterator[list[str]], count: int) -> list[list[str]]:
         try:
-            return list(islice(filter(None, reader), count))
+            rows = list(islice(filter(None, reader), count))
         except UnicodeDecodeError:
             lines = Path(self.path).read_bytes().split(b"\n")
             bad = next((n for n, line in enumerate(lines, 1) if not _is_utf8(line)), 1)
@@ -98,6 +108,7 @@ class _Reader:
                 hint = "was the file cut short?"
             line = getattr(reader, "line_num", 0)
             raise DataError(f"{self.path}:{line}", what, hint) from None
+        return rows if READS_NUL else [[f.replace(STAND_IN, NUL) for f in row] for row in rows]
 
     def _take(self, rows: list[list[str]]) -> None:
         width = len(self.header)
@@ -138,7 +149,7 @@ class _Reader:
     def _place(self, row: int) -> str:
         """`file:line` of a data row; read again, because a quoted field may span lines."""
         with self._text() as file:
-            reader = csv.reader(file)
+            reader = csv.reader(_readable(file))
             line, seen = 1, -1
             for fields in reader:
                 if fields and seen == row:
