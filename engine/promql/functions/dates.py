@@ -58,7 +58,9 @@ def day_of_year(times: Seconds) -> Int64Array:
 def days_in_month(times: Seconds) -> Int64Array:
     """28 to 31."""
     months = times.astype("M8[M]")
-    days: Int64Array = ((months + 1).astype("M8[D]") - months.astype("M8[D]")).astype(np.int64)
+    days: Int64Array = (
+        (months + np.timedelta64(1, "M")).astype("M8[D]") - months.astype("M8[D]")
+    ).astype(np.int64)
     return days
 
 
