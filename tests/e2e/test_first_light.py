@@ -146,8 +146,16 @@ def settled_drift(agent: AgentProcess) -> list[tuple[dict[str, str], float]]:
 
 
 def of_task(alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Alerts of the job and of stallwatch itself; other jobs of the machine are none of ours."""
-    return [alert for alert in alerts if alert["labels"].get("task_id", TASK) == TASK]
+    """Alerts of the job and of stallwatch itself; other jobs of the machine are none of ours.
+
+    A kernel whose CPUs are all taken skips a program now and then, and then it is right to say so.
+    """
+    return [
+        alert
+        for alert in alerts
+        if alert["labels"].get("task_id", TASK) == TASK
+        and alert["labels"].get("reason") != "skipped"
+    ]
 
 
 def evidence(alert: dict[str, Any]) -> list[dict[str, Any]]:
