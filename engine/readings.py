@@ -55,7 +55,7 @@ class Level:
 class Event:
     """One thing that happened: a retransmit with its 4-tuple, a slow call.
 
-    `time_ms`: unix milliseconds. `fields`: evidence fields by DESIGN names (`src`, `sport`,
+    `time_ms`: unix milliseconds. `fields`: evidence fields by name (`src`, `sport`,
     `dst`, `dport`, `comm`, ...), JSON scalars only.
     """
 

@@ -161,7 +161,7 @@ class Agent:
         self.state.close()
 
     def reload(self, files: tuple[RuleFile, ...]) -> None:
-        """Go on with other rules; state follows rule name and labels (SEMANTICS line 23)."""
+        """Go on with other rules; state follows rule name and labels (docs/semantics.md, 23)."""
         with self.evaluator.evaluating:
             now_ms = int(self.clock() * 1000)
             old = {

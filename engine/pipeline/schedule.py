@@ -1,4 +1,4 @@
-"""When each rule group is due: multiples of its interval since the epoch (SEMANTICS line 2)."""
+"""When each rule group is due: multiples of its interval since the epoch (docs/semantics.md, 2)."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Timeline:
 
 
 def grid(start_ms: int, end_ms: int, interval_ms: int) -> Int64Array:
-    """Multiples of the interval since 1970 with start <= t <= end (SEMANTICS line 2).
+    """Multiples of the interval since 1970 with start <= t <= end (docs/semantics.md, 2).
 
     Raises StallwatchError for more of them than anybody means.
     """

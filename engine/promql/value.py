@@ -20,7 +20,7 @@ class Axis:
     """The evaluation times: int64[T], unix milliseconds, increasing.
 
     `step_ms` is 0 for an instant query. `start_ms` and `end_ms` are what `@ start()` and
-    `@ end()` mean. `rule` true: a set of instant queries (SEMANTICS line 1): at each step
+    `@ end()` mean. `rule` true: a set of instant queries (docs/semantics.md, 1): at each step
     start = end = t, and no sample later than t is visible.
     """
 

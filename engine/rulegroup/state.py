@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.alerts.machine import AlertTable
     from rules.model import Group, Rule
 
-# After more than this long down, alert state starts anew (SEMANTICS line 3).
+# After more than this long down, alert state starts anew (docs/semantics.md, 3).
 MAX_DOWN_MS = 3_600_000
 
 
