@@ -118,8 +118,8 @@ def test_a_kill_between_send_and_acknowledgement_repeats_under_the_same_id(lab: 
 
     def kill_once(message: dict[str, Any]) -> None:
         if not taken.is_set():
-            taken.set()
             lab.agent.kill()
+            taken.set()
 
     lab.webhook.before_answer = kill_once
     lab.utilise(20)
