@@ -83,10 +83,9 @@ static inline void count_hit(struct flow *flow)
 
 #ifdef RAW_ERR_OFFSET
 /*
- * What is produced, counted apart from what reads it. A program on a tracepoint's perf event does
- * not run while its CPU's guard is taken, by another such program or by a map call of some
- * process that was preempted inside it, and kernels do not always count that. A raw tracepoint has
- * a guard of its own, so this one sees what on_retransmit misses.
+ * What is produced, counted apart from what reads it: under load on_retransmit is now and then not
+ * run for an event, and the kernel's own count of misses stays at 0. Likely the guard that keeps
+ * programs of perf events from nesting on a CPU was taken. A raw tracepoint does not share it.
  */
 int on_attempt(void *ctx)
 {

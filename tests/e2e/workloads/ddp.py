@@ -162,10 +162,8 @@ def main() -> int:
     except RuntimeError as error:
         report.facts["error"] = f"{type(error).__name__}: {error}"[:500]
         report.write()
-        print(f"rank {rank}: caught {type(error).__name__}", file=sys.stderr, flush=True)
-        # Not through PyTorch's teardown, which aborts now and then once a peer is lost, watched or
-        # not: what is tried is whether the exception arrives.
-        os._exit(PEER_LOST)
+        print(f"rank {rank}: caught {type(error).__name__}", file=sys.stderr)
+        return PEER_LOST
     report.write()
     # Ranks leave together; one that goes early would look like a lost peer.
     dist.barrier()
