@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+TextArray: TypeAlias = npt.NDArray[np.object_]
+Picked: TypeAlias = "slice | BoolArray | npt.NDArray[np.intp]"
 
 # Prometheus' staleness marker (model/value/value.go): a signalling NaN told from every other NaN
 # by its exact bits. Never compute with it, or the bits change; compare bits only.
@@ -37,11 +39,91 @@ class Series:
     `timestamps_ms`: int64[N], unix milliseconds, strictly increasing. `values`: float64[N],
     staleness markers included. Series that were sampled together may share one `timestamps_ms`
     array object, which lets the evaluator share window bounds.
+
+    `histograms`: None, or object[N]: the text of each sample that is a native histogram, as it was
+    read, None for a float. A histogram's value is NaN and means nothing. `starts_ms`: None, or
+    int64[N]: since when each sample of a counter has been counting (its start timestamp), 0 where
+    unknown.
+
+    Whoever makes a series from others uses the methods below, so that both are kept.
     """
 
     labels: Labels
     timestamps_ms: Int64Array
     values: Float64Array
+    histograms: TextArray | None = None
+    starts_ms: Int64Array | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are floats only, and no start timestamps: nearly always."""
+        return self.histograms is None and self.starts_ms is None
+
+    @property
+    def histogram_mask(self) -> BoolArray | None:
+        """bool[N], True where a sample is a native histogram; None if none is."""
+        if self.histograms is None:
+            return None
+        texts = self.histograms
+        return np.fromiter((text is not None for text in texts), np.bool_, texts.size)
+
+    def picked(self, index: Picked, timestamps_ms: Int64Array | None = None) -> Series:
+        """Some of the samples. `timestamps_ms`: their times, where they are to be shared."""
+        times = self.timestamps_ms[index] if timestamps_ms is None else timestamps_ms
+        if self.is_plain:
+            return Series(self.labels, times, self.values[index])
+        histograms = None if self.histograms is None else self.histograms[index]
+        if histograms is not None and all(text is None for text in histograms):
+            histograms = None
+        starts = None if self.starts_ms is None else self.starts_ms[index]
+        return Series(self.labels, times, self.values[index], histograms, starts)
+
+    def relabelled(self, labels: Labels) -> Series:
+        """The same samples under other labels."""
+        return Series(labels, self.timestamps_ms, self.values, self.histograms, self.starts_ms)
+
+    @classmethod
+    def joined(
+        cls,
+        parts: Sequence[Series],
+        order: npt.NDArray[np.intp] | None = None,
+        timestamps_ms: Int64Array | None = None,
+    ) -> Series:
+        """The samples of all parts, one after the other, with the first part's labels.
+
+        `order`: which of those samples, None for all of them as they come. `timestamps_ms`: the
+        result's times, where they are at hand to be shared.
+        """
+        if timestamps_ms is None:
+            timestamps_ms = np.concatenate([one.timestamps_ms for one in parts])
+            timestamps_ms = timestamps_ms if order is None else timestamps_ms[order]
+        values = np.concatenate([one.values for one in parts])
+        histograms: TextArray | None = None
+        starts: Int64Array | None = None
+        if any(one.histograms is not None for one in parts):
+            none = np.array([None], dtype=np.object_)
+            histograms = np.concatenate(
+                [
+                    np.broadcast_to(none, one.values.shape)
+                    if one.histograms is None
+                    else one.histograms
+                    for one in parts
+                ]
+            )
+        if any(one.starts_ms is not None for one in parts):
+            starts = np.concatenate(
+                [
+                    np.zeros(one.values.size, dtype=np.int64)
+                    if one.starts_ms is None
+                    else one.starts_ms
+                    for one in parts
+                ]
+            )
+        if order is not None:
+            values = values[order]
+            histograms = None if histograms is None else histograms[order]
+            starts = None if starts is None else starts[order]
+        return cls(parts[0].labels, timestamps_ms, values, histograms, starts)
 
 
 class Queryable(Protocol):

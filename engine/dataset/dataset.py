@@ -151,7 +151,7 @@ def cut(series: Sequence[Series], start_ms: int, end_ms: int) -> list[Series]:
             shared[id(times)] = (low, high, times if whole else times[low:high])
         low, high, window = shared[id(times)]
         if high > low:
-            found.append(Series(one.labels, window, one.values[low:high]))
+            found.append(one.picked(slice(low, high), window))
     return found
 
 
@@ -159,9 +159,7 @@ def split_derived(series: Sequence[Series]) -> tuple[tuple[Series, ...], tuple[S
     """Plain series, and those that carry the flag of what rules recorded, less the flag."""
     plain = tuple(one for one in series if DERIVED not in one.labels)
     flagged = [
-        Series(one.labels.without(DERIVED), one.timestamps_ms, one.values)
-        for one in series
-        if DERIVED in one.labels
+        one.relabelled(one.labels.without(DERIVED)) for one in series if DERIVED in one.labels
     ]
     return plain, tuple(sorted(flagged, key=lambda one: one.labels))
 
@@ -185,8 +183,7 @@ def union(series: Sequence[Series]) -> tuple[Series, ...]:
         if key not in shared:
             shared[key] = _joined_times([one.timestamps_ms for one in own])
         times, order = shared[key]
-        values = np.concatenate([one.values for one in own])
-        found.append(Series(labels, times, values if order is None else values[order]))
+        found.append(Series.joined(own, order, times))
     return tuple(found)
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rules.source import Span
 
 SAME_LABELSET = "vector cannot contain metrics with the same labelset"
+NEEDS_HISTOGRAMS = "needs native histograms"
 TOO_MANY_SAMPLES = "query processing would load too many samples into memory in query execution"
 
 
@@ -19,3 +20,10 @@ class EvaluationError(StallwatchError):
     def __init__(self, message: str, span: Span | None = None) -> None:
         super().__init__(message)
         self.span = span
+
+
+class NeedsNativeHistograms(EvaluationError):  # noqa: N818 - says what is missing
+    """A native histogram would decide the result, and only floats are computed with."""
+
+    def __init__(self, what: str, span: Span | None = None) -> None:
+        super().__init__(f"{what} {NEEDS_HISTOGRAMS}", span)

@@ -27,6 +27,10 @@ class Frame:
 
     `values`: float64[S, T]; `present`: bool[S, T]. `drops[s]`: the name of row s is to be
     removed once the whole expression is evaluated. `ordered`: the order of rows is meant.
+
+    `histograms`: None, nearly always, or bool[S, T]: the elements that are native histograms. Their
+    values mean nothing; where one would decide a result the evaluation is refused (`floats_only`
+    and its kin in engine/promql/natives.py say what becomes of them).
     """
 
     labels: tuple[Labels, ...]
@@ -34,6 +38,7 @@ class Frame:
     present: BoolArray
     drops: tuple[bool, ...]
     ordered: bool = False
+    histograms: BoolArray | None = None
 
     @classmethod
     def empty(cls, steps: int) -> Frame:
@@ -54,12 +59,51 @@ class Frame:
             self.present[index],
             tuple(self.drops[row] for row in rows),
             ordered,
+            None if self.histograms is None else self.histograms[index],
         )
 
     def with_values(self, values: Float64Array, present: BoolArray | None = None) -> Frame:
-        """The same rows with other values."""
+        """The same rows with other values; what was a histogram still is one."""
         kept = self.present if present is None else present
         return replace(self, values=values, present=kept, ordered=False)
+
+    def only_where(self, mask: BoolArray) -> Frame:
+        """The same rows, present only where `mask`, [S, T] or [T], is True too."""
+        return replace(self, present=self.present & mask)
+
+    def native(self) -> BoolArray | None:
+        """bool[S, T]: present elements that are native histograms; None if there is none."""
+        if self.histograms is None:
+            return None
+        found: BoolArray = self.present & self.histograms
+        return found if found.any() else None
+
+    def without_histograms(self) -> Frame:
+        """The float elements only."""
+        if self.histograms is None:
+            return self
+        return replace(self, present=self.present & ~self.histograms, histograms=None)
+
+    @classmethod
+    def stacked(cls, parts: Sequence[Frame]) -> Frame:
+        """The rows of all parts, one part below the other. At least one part."""
+        histograms: BoolArray | None = None
+        if any(part.histograms is not None for part in parts):
+            histograms = np.concatenate(
+                [
+                    np.zeros(part.values.shape, dtype=np.bool_)
+                    if part.histograms is None
+                    else part.histograms
+                    for part in parts
+                ]
+            )
+        return cls(
+            tuple(labels for part in parts for labels in part.labels),
+            np.concatenate([part.values for part in parts]),
+            np.concatenate([part.present for part in parts]),
+            tuple(drop for part in parts for drop in part.drops),
+            histograms=histograms,
+        )
 
     def without_absent(self) -> Frame:
         """Only the rows that are present at some step."""
@@ -89,7 +133,11 @@ class Frame:
         values = [self.values[rows][owners[key], steps] for key, rows in groups.items()]
         present = [self.present[rows].any(axis=0) for rows in groups.values()]
         names, drops = tuple(key[0] for key in groups), tuple(key[1] for key in groups)
-        return Frame(names, np.stack(values), np.stack(present), drops)
+        histograms: BoolArray | None = None
+        if self.histograms is not None:
+            kept = self.histograms
+            histograms = np.stack([kept[rows][owners[key], steps] for key, rows in groups.items()])
+        return Frame(names, np.stack(values), np.stack(present), drops, histograms=histograms)
 
     def vector(self) -> Vector:
         """The finished vector."""

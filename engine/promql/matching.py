@@ -50,7 +50,7 @@ def combine(node: Binary, lhs: Frame, rhs: Frame) -> Frame:
     if node.op == "or":
         taken = _present_by_signature(left, lhs.present)
         free = rhs.present & ~_looked_up(right, taken, lhs.steps)
-        return _stacked(lhs, Frame(rhs.labels, rhs.values, free, rhs.drops))
+        return Frame.stacked((lhs, rhs.with_values(rhs.values, free).without_absent())).merged()
     found = _looked_up(left, _present_by_signature(right, rhs.present), lhs.steps)
     present = lhs.present & (found if node.op == "and" else ~found)
     return lhs.with_values(lhs.values, present)
@@ -67,17 +67,6 @@ def _looked_up(keys: list[Labels], seen: dict[Labels, BoolArray], steps: int) ->
     never = np.zeros(steps, dtype=np.bool_)
     rows = [seen.get(key, never) for key in keys]
     return np.stack(rows) if rows else np.zeros((0, steps), dtype=np.bool_)
-
-
-def _stacked(upper: Frame, lower: Frame) -> Frame:
-    lower = lower.without_absent()
-    frame = Frame(
-        upper.labels + lower.labels,
-        np.concatenate([upper.values, lower.values]),
-        np.concatenate([upper.present, lower.present]),
-        upper.drops + lower.drops,
-    )
-    return frame.merged()
 
 
 def match(context: Context, node: Binary, lhs: Frame, rhs: Frame) -> Matched:

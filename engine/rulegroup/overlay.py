@@ -160,14 +160,10 @@ def _cut(series: Series, start_ms: int, end_ms: int) -> Series | None:
         return None
     if first == 0 and last == len(stamps):
         return series
-    return Series(series.labels, stamps[first:last], series.values[first:last])
+    return series.picked(slice(first, last))
 
 
 def _joined(before: Series, after: Series) -> Series:
     """Recorded history followed by the replay's own samples."""
     kept = int(np.searchsorted(before.timestamps_ms, after.timestamps_ms[0], side="left"))
-    return Series(
-        before.labels,
-        np.concatenate((before.timestamps_ms[:kept], after.timestamps_ms)),
-        np.concatenate((before.values[:kept], after.values)),
-    )
+    return Series.joined((before.picked(slice(0, kept)), after))
