@@ -7,6 +7,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from engine import timing
 from engine.cli.data import DATA_HELP, add_range, open_noticed, read_range
 from engine.pipeline.replay import replay
 from engine.pipeline.report import alert_table, report
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from engine.pipeline.replay import ReplayResult
+    from engine.timing import Timing
 
 
 class DryRunCommand:
@@ -63,32 +65,41 @@ class DryRunCommand:
             "--fail-on-alert", action="store_true", help="exit 1 if any alert fires"
         )
         parser.add_argument("--format", choices=("table", "json"), default="table")
+        parser.add_argument("--timing", action="store_true", help=timing.HELP)
 
     def run(self, args: argparse.Namespace) -> int:
         """Replay and print; exit 1 when a rule failed, or an alert fired under --fail-on-alert."""
-        interval_ms = None if args.interval is None else _interval(args.interval)
-        files = load_paths(args.rules)
-        data = open_noticed(args.data)
-        start_ms, end_ms = read_range(args, data)
-        options = _options(args.config, delayed_name_removal=not args.no_delayed_name_removal)
-        with _progress() as progress:
-            result = replay(
-                files,
-                data,
-                start_ms,
-                end_ms,
-                options,
-                interval_ms=interval_ms,
-                fill=args.fill,
-                progress=progress,
-            )
-        if args.format == "json":
-            print(json.dumps(report(result), ensure_ascii=False, indent=2))
-        else:
-            _print_table(result)
-        _tell_failures(result)
+        with timing.told(wanted=args.timing) as clock:
+            result = _replay(args, clock)
+            with clock.part(timing.OUTPUT):
+                if args.format == "json":
+                    print(json.dumps(report(result), ensure_ascii=False, indent=2))
+                else:
+                    _print_table(result)
+                _tell_failures(result)
         fired = args.fail_on_alert and result.alerts
         return 1 if fired or result.failures else 0
+
+
+def _replay(args: argparse.Namespace, clock: Timing) -> ReplayResult:
+    interval_ms = None if args.interval is None else _interval(args.interval)
+    files = load_paths(args.rules)
+    with clock.part(timing.READ):
+        data = open_noticed(args.data)
+        start_ms, end_ms = read_range(args, data)
+    options = _options(args.config, delayed_name_removal=not args.no_delayed_name_removal)
+    with _progress() as progress, clock.part(timing.ALERT_STATE):
+        return replay(
+            files,
+            data,
+            start_ms,
+            end_ms,
+            options,
+            interval_ms=interval_ms,
+            fill=args.fill,
+            progress=progress,
+            clock=clock,
+        )
 
 
 def _interval(text: str) -> int:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine import timing
 from engine.cli.data import DATA_HELP, TIME_HELP, add_range, open_noticed, read_range, read_time
 from engine.labels import Labels
 from engine.promql.engine import EvaluationError, Options, evaluate
 from engine.promql.json_encoding import encode
 from engine.promql.value import Axis
 from engine.timestamps import format_rfc3339
+from engine.timing import TimedQueryable
 from rules.durations import parse_duration
 from rules.errors import StallwatchError
 from rules.promql.ast import ValueType
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from engine.dataset import Dataset
     from engine.series import Int64Array
+    from engine.timing import Timing
     from rules.promql.ast import Expr
 
 MAX_STEPS = 1_000_000
@@ -61,18 +64,27 @@ class QueryCommand:
             help="drop metric names at once, as Prometheus 2 did",
         )
         parser.add_argument("--format", choices=("table", "json"), default="table")
+        parser.add_argument("--timing", action="store_true", help=timing.HELP)
 
     def run(self, args: argparse.Namespace) -> int:
         """Evaluate and print; exit 0."""
+        with timing.told(wanted=args.timing) as clock:
+            self._run(args, clock)
+        return 0
+
+    @staticmethod
+    def _run(args: argparse.Namespace, clock: Timing) -> None:
         source = Source("<expression>", args.expression)
         tree = parse(source)
-        data = open_noticed(args.data).with_derived()
+        with clock.part(timing.READ):
+            data = open_noticed(args.data).with_derived()
         options = Options(
             lookback_ms=_duration("--lookback", args.lookback),
             delayed_name_removal=not args.no_delayed_name_removal,
             source=source,
         )
-        axis, shown = _axes(args, tree, data)
+        with clock.part(timing.READ):
+            axis, shown = _axes(args, tree, data)
         kind = type_of(tree)
         if shown.step_ms and kind in {ValueType.STRING, ValueType.MATRIX}:
             raise StallwatchError(
@@ -80,19 +92,20 @@ class QueryCommand:
                 "    hint: ask for one time with --time, or wrap it in a function such as rate()"
             )
         try:
-            result = evaluate(tree, axis, data, options)
+            with clock.part(timing.EVALUATE):
+                result = evaluate(tree, axis, TimedQueryable(data, clock), options)
         except EvaluationError as error:
             if error.span is None:
                 raise
             raise ProblemsError([Problem(source, error.span, str(error))]) from None
-        for text in (*result.warnings, *result.infos):
-            print(text, file=sys.stderr)
-        encoded = encode(result, shown)
-        if args.format == "json":
-            print(json.dumps(encoded, ensure_ascii=False))
-        else:
-            _print_table(encoded)
-        return 0
+        with clock.part(timing.OUTPUT):
+            for text in (*result.warnings, *result.infos):
+                print(text, file=sys.stderr)
+            encoded = encode(result, shown)
+            if args.format == "json":
+                print(json.dumps(encoded, ensure_ascii=False))
+            else:
+                _print_table(encoded)
 
 
 def _axes(args: argparse.Namespace, tree: Expr, data: Dataset) -> tuple[Axis, Axis]:

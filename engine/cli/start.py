@@ -7,13 +7,17 @@ PYTHONPATH, would answer imports that are meant for ours; better one clear line 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# Commands that own nothing but memory: no thread, no child, no file that an exit would complete.
+READERS = frozenset({"check", "dry-run", "query", "test", "version"})
 PACKAGES = ("engine", "notifiers", "probes", "rules")
 
 
@@ -26,7 +30,18 @@ def main() -> int:
     # Imports `rules`, so not before it is known to be ours.
     from engine.cli.main import main as dispatch
 
-    return dispatch()
+    status = dispatch()
+    if sys.argv[1:2] and sys.argv[1] in READERS:
+        _leave(status)
+    return status
+
+
+def _leave(status: int) -> NoReturn:
+    """End at once: taking a gigabyte and two hundred modules apart costs up to a second."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 def locate(package: str) -> Path | None:

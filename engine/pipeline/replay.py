@@ -20,6 +20,7 @@ from engine.rulegroup.options import GroupOptions
 from engine.rulegroup.overlay import Overlay
 from engine.rulegroup.runner import RuleRunner, settle_departed
 from engine.rulegroup.state import RuleState
+from engine.timing import TimedQueryable, Timing, timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -76,6 +77,7 @@ def replay(
     interval_ms: int | None = None,
     fill: bool = False,
     progress: Callable[[float], None] | None = None,
+    clock: Timing | None = None,
 ) -> ReplayResult:
     """Evaluate every rule at every time in [start, end].
 
@@ -83,7 +85,8 @@ def replay(
 
     Of a recording only the times are evaluated that were evaluated live; `fill` evaluates
     the skipped ones too. `interval_ms` is the interval of groups that name none; without it a
-    recording's own holds, else that of `options`. `progress` hears the share that is done, 0 to 1.
+    recording's own holds, else that of `options`. `progress` hears the share that is done, 0 to 1;
+    `clock` is told what is evaluation and what is reading.
 
     Raises DataError for data that turn out to be broken.
     """
@@ -93,7 +96,7 @@ def replay(
     if interval_ms is not None:
         files = [_with_interval(file, interval_ms) for file in files]
         options = replace(options, interval_ms=interval_ms)
-    run = _Run(files, dataset, first, last, options, fill=fill)
+    run = _Run(files, dataset, first, last, options, fill=fill, clock=clock)
     edges = run.edges()
     for index, (from_ms, to_ms) in enumerate(pairwise(edges)):
         for share in run.chunk(from_ms, to_ms):
@@ -136,8 +139,11 @@ class _Run:
         options: GroupOptions,
         *,
         fill: bool,
+        clock: Timing | None = None,
     ) -> None:
         self._dataset = dataset
+        self._clock = clock = clock or Timing()
+        options = replace(options, evaluate=timed(options.evaluate, clock))
         self._start_ms, self._end_ms = start_ms, end_ms
         recorded = dataset if isinstance(dataset, EvaluationLog) else None
         log = None if fill else recorded
@@ -153,7 +159,8 @@ class _Run:
             ]
         offsets = [planned.runner.offset_ms for planned in self._planned]
         self._components = components(list(zip(rules, offsets, strict=True)))
-        self._overlay = Overlay(dataset.with_derived(), rules, start_ms - max(offsets, default=0))
+        base = TimedQueryable(dataset.with_derived(), clock)
+        self._overlay = Overlay(base, rules, start_ms - max(offsets, default=0))
         self._history = _History()
 
     def edges(self) -> list[int]:
@@ -180,10 +187,12 @@ class _Run:
             firing = planned.runner.state.alerts.values()
             self._keep(planned, [own for own in firing if own.state is AlertState.FIRING])
         contexts = [planned.runner.context for planned in self._planned]
+        with self._clock.reading():
+            series = self._dataset.series_count
         return ReplayResult(
             start_ms=self._start_ms,
             end_ms=self._end_ms,
-            series=self._dataset.series_count,
+            series=series,
             evaluations=self._history.evaluations,
             alerts=tuple(
                 sorted(self._history.alerts, key=lambda own: (own.fired_at_ms or 0, own.labels))
