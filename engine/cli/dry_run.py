@@ -11,6 +11,7 @@ from engine import timing
 from engine.cli.data import DATA_HELP, add_range, open_noticed, read_range
 from engine.pipeline.replay import replay
 from engine.pipeline.report import alert_table, report
+from engine.promql.blocks import workers_at_hand
 from engine.promql.engine import Options
 from engine.rulegroup.options import GroupOptions
 from engine.timestamps import format_rfc3339
@@ -113,7 +114,7 @@ def _interval(text: str) -> int:
 
 
 def _options(config: str | None, *, delayed_name_removal: bool) -> GroupOptions:
-    engine = Options(delayed_name_removal=delayed_name_removal)
+    engine = Options(delayed_name_removal=delayed_name_removal, workers=workers_at_hand())
     if config is None:
         return GroupOptions(engine=engine)
     # pydantic is slow to import, and most dry-runs need no configuration.

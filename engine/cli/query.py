@@ -11,6 +11,7 @@ import numpy as np
 from engine import timing
 from engine.cli.data import DATA_HELP, TIME_HELP, add_range, open_noticed, read_range, read_time
 from engine.labels import Labels
+from engine.promql.blocks import workers_at_hand
 from engine.promql.engine import EvaluationError, Options, evaluate
 from engine.promql.json_encoding import encode
 from engine.promql.value import Axis
@@ -82,6 +83,7 @@ class QueryCommand:
             lookback_ms=_duration("--lookback", args.lookback),
             delayed_name_removal=not args.no_delayed_name_removal,
             source=source,
+            workers=workers_at_hand(),
         )
         with clock.part(timing.READ):
             axis, shown = _axes(args, tree, data)

@@ -37,6 +37,11 @@ class Annotations:
         """The infos so far."""
         return tuple(self._infos)
 
+    def add(self, other: Annotations) -> None:
+        """Take over another's, after those that are here."""
+        self._warnings.update(other._warnings)
+        self._infos.update(other._infos)
+
     def warn(self, text: str, span: Span) -> None:
         """Add a warning about a part of the expression."""
         self._warnings[f"PromQL warning: {text} ({self._place(span)})"] = None

@@ -29,7 +29,9 @@ class Options:
 
     `lookback_ms`: how old an instant selector's sample may be. `default_step_ms`: the step of a
     subquery that names none (the global evaluation interval). `max_samples`: the most samples
-    that one operation may hold. `source`: the text that annotations point into.
+    that one operation may hold at once. `source`: the text that annotations point into.
+    `workers`: the most threads for one expression. `block_cells`: how many cells of
+    [series, step] are worked on at a time; no result depends on either.
     """
 
     lookback_ms: int = 300_000
@@ -37,6 +39,8 @@ class Options:
     delayed_name_removal: bool = True
     max_samples: int = 50_000_000
     source: Source | None = None
+    workers: int = 1
+    block_cells: int = 65_536
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,6 +14,7 @@ from engine.promql import selection
 from engine.promql.aggregators import aggregate
 from engine.promql.annotations import Annotations
 from engine.promql.binary import binary, unary
+from engine.promql.blocks import Execution, plan, stacked
 from engine.promql.context import Context, Options, Partial
 from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
@@ -77,7 +78,15 @@ def _finished(context: Context, expr: Expr) -> Value:
 
 
 def _evaluate(expr: Expr, context: Context) -> Partial:
-    """One node, at all the context's times."""
+    """Any expression, at all the context's times: what is row-wise by blocks."""
+    how = plan(expr) if isinstance(expr, VectorSelector | Call | Unary | Binary) else None
+    if how is None:
+        return _evaluate_node(expr, context)
+    return stacked(Execution.of(context, how, _evaluate_node))
+
+
+def _evaluate_node(expr: Expr, context: Context) -> Partial:
+    """One node, for all the context's series at once."""
     match expr:
         case NumberLiteral(value=number):
             return context.constant(number)

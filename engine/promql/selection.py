@@ -14,13 +14,14 @@ import numpy as np
 from engine.promql.frame import Frame
 from engine.promql.windows import Samples, Windows
 from engine.series import stale_mask
+from rules.promql.ast import VectorSelector
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from engine.promql.context import Context
     from engine.series import Float64Array, Int64Array, Series
-    from rules.promql.ast import MatrixSelector, VectorSelector
+    from rules.promql.ast import MatrixSelector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,15 +95,24 @@ def windows(context: Context, matrix: MatrixSelector) -> Windows:
     return Windows(labels, (False,) * len(labels), tuple(groups), context.times_ms, end, range_ms)
 
 
+def series_of(context: Context, leaf: VectorSelector | MatrixSelector) -> Sequence[Series]:
+    """The series that a selector reads at all of the context's times."""
+    if isinstance(leaf, VectorSelector):
+        selector, range_ms = leaf, context.options.lookback_ms
+    else:
+        selector, range_ms = leaf.selector, leaf.range.milliseconds
+    return _select(
+        context, selector, context.reference_times(selector.at, selector.offset), range_ms
+    )
+
+
 def _select(
     context: Context, selector: VectorSelector, at: Int64Array, range_ms: int
 ) -> Sequence[Series]:
     if not at.size:
         return []
     first, last = int(at.min()) - range_ms + 1, int(at.max())
-    series = context.queryable.select(selector.matchers, first, last)
-    context.require(sum(one.timestamps_ms.size for one in series), selector.span)
-    return series
+    return context.queryable.select(selector.matchers, first, last)
 
 
 def _without_markers(series: Series) -> tuple[Int64Array, Float64Array]:

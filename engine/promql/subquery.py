@@ -21,7 +21,7 @@ def windows(context: Context, query: Subquery) -> Windows:
     Its steps are absolute multiples of the subquery's step, whatever the query's own steps are.
     """
     end = context.reference_times(query.at, query.offset)
-    inner = context.on(_steps(context, query, end))
+    inner = context.on(_multiples(context, query, end))
     frame = inner.frame(query.expr)
     times = inner.times_ms
     series = (
@@ -33,7 +33,12 @@ def windows(context: Context, query: Subquery) -> Windows:
     return Windows(frame.labels, frame.drops, groups, context.times_ms, end, range_ms)
 
 
-def _steps(context: Context, query: Subquery, end: Int64Array) -> Int64Array:
+def steps_of(context: Context, query: Subquery) -> Int64Array:
+    """The times at which a subquery evaluates its inner expression."""
+    return _multiples(context, query, context.reference_times(query.at, query.offset))
+
+
+def _multiples(context: Context, query: Subquery, end: Int64Array) -> Int64Array:
     """Every multiple of the step in the windows' union; too many are refused first."""
     step = context.options.default_step_ms if query.step is None else query.step.milliseconds
     if not end.size:

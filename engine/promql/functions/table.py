@@ -132,3 +132,6 @@ IMPLEMENTATIONS: Mapping[str, Implementation] = {
     **_DATES,
     **_REST,
 }
+
+# Each row of the result depends on one series of the argument only, and its labels stay.
+ROW_WISE = frozenset({*_RATES, *_OVER_TIME, *_ARITHMETIC, *_DATES, "timestamp"})

@@ -1,0 +1,235 @@
+"""Row-wise expressions, evaluated for a few series at a time.
+
+An expression is row-wise if each row of its result depends on one series only: a selector, a
+function of its windows, arithmetic with scalars, a filter. The whole of it is then evaluated for
+one block of neighbouring series after another, so that everything in between stays in a core's
+cache and a filter's losers are gone before anything is put together. Blocks can run on several
+threads: numpy works on large arrays without the interpreter's lock.
+
+No result depends on how the rows are cut.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from engine.promql import selection
+from engine.promql.annotations import Annotations
+from engine.promql.errors import TOO_MANY_SAMPLES, EvaluationError
+from engine.promql.frame import Frame
+from engine.promql.functions.shapes import unwrapped
+from engine.promql.functions.table import ROW_WISE
+from engine.promql.naming import unnamed
+from engine.promql.subquery import steps_of
+from rules.promql.ast import (
+    Binary,
+    Call,
+    Expr,
+    MatrixSelector,
+    Subquery,
+    Unary,
+    ValueType,
+    VectorSelector,
+)
+from rules.promql.types import type_of
+from rules.promql.walk import selectors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+    from concurrent.futures import Future
+
+    from engine.labels import Labels
+    from engine.promql.context import Context, Partial
+    from engine.series import Series
+    from rules.promql.ast import Matcher
+
+    Evaluate: TypeAlias = Callable[[Expr, Context], Partial]
+
+
+MOST_WORKERS = 4
+
+
+def workers_at_hand() -> int:
+    """As many threads as this process may use cores; more than a few share a memory bus."""
+    return min(MOST_WORKERS, len(os.sched_getaffinity(0)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A row-wise expression and what it reads.
+
+    `leaf`: its one selector, inside the subqueries `nesting`, outermost first. `scalars`: its
+    largest scalar parts outside of subqueries, the same for all series.
+    """
+
+    expr: Expr
+    leaf: VectorSelector | MatrixSelector
+    nesting: tuple[Subquery, ...]
+    scalars: tuple[Expr, ...]
+
+
+def plan(expr: Expr) -> Plan | None:
+    """How to evaluate an expression by blocks; None if it is not row-wise."""
+    nesting: list[Subquery] = []
+    scalars: list[Expr] = []
+    at: Expr = expr
+    while True:
+        at = unwrapped(at)
+        match at:
+            case VectorSelector() | MatrixSelector():
+                return Plan(expr, at, tuple(nesting), tuple(scalars))
+            case Unary(expr=inner):
+                at = inner
+                continue
+            case Subquery(expr=inner):
+                nesting.append(at)
+                at = inner
+                continue
+            case Binary(lhs=lhs, rhs=rhs):
+                operands: tuple[Expr, ...] = (lhs, rhs)
+            case Call(func=func, args=args) if func in ROW_WISE:
+                operands = args
+            case _:
+                return None
+        rows = [one for one in operands if type_of(one) is not ValueType.SCALAR]
+        rest = [one for one in operands if type_of(one) is ValueType.SCALAR]
+        if len(rows) != 1:
+            return None
+        if not nesting:
+            scalars += rest
+        elif any(True for one in rest for _ in selectors(one)):
+            # Inside a subquery a scalar is evaluated anew for each block, on that block's series.
+            return None
+        (at,) = rows
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A Queryable of these series, whatever is asked: a plan has one selector."""
+
+    series: Sequence[Series]
+
+    def select(self, _matchers: Sequence[Matcher], _start_ms: int, _end_ms: int) -> list[Series]:
+        """All of them."""
+        return list(self.series)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The rows first, first + 1, … of a row-wise expression, before absent ones are dropped."""
+
+    first: int
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Execution:
+    """A plan with its series at hand: `labels` of all rows, and `parts()` that compute them."""
+
+    context: Context
+    plan: Plan
+    series: Sequence[Series]
+    hoisted: Mapping[int, Partial]
+    evaluate: Evaluate
+
+    @classmethod
+    def of(cls, context: Context, how: Plan, evaluate: Evaluate) -> Execution:
+        """Select the series and compute what they share."""
+        hoisted = {id(one): context.evaluate(one) for one in how.scalars}
+        inner = context
+        for query in how.nesting:
+            inner = inner.on(steps_of(inner, query))
+        return cls(context, how, selection.series_of(inner, how.leaf), hoisted, evaluate)
+
+    @property
+    def labels(self) -> tuple[Labels, ...]:
+        """The labels of every row."""
+        return tuple(one.labels for one in self.series)
+
+    def parts(self) -> Generator[Part, None, None]:
+        """All rows, in order, with what they are annotated with.
+
+        Raises EvaluationError as the first of them in order does.
+        """
+        options, count = self.context.options, len(self.series)
+        height = self._height()
+        starts = range(0, count, height) if count else range(1)
+        if options.workers > 1 and len(starts) > 1:
+            yield from self._in_threads(starts, height)
+            return
+        for start in starts:
+            part, notes = self._part(start, height)
+            self.context.notes.add(notes)
+            yield part
+
+    def _in_threads(self, starts: Sequence[int], height: int) -> Generator[Part, None, None]:
+        """Some blocks ahead of the one that is asked for, never all of them."""
+        workers = self.context.options.workers
+        with ThreadPoolExecutor(workers, "blocks") as pool:
+            ahead: deque[Future[tuple[Part, Annotations]]] = deque()
+            try:
+                for start in starts:
+                    ahead.append(pool.submit(self._part, start, height))
+                    if len(ahead) > 2 * workers:
+                        yield self._noted(*ahead.popleft().result())
+                while ahead:
+                    yield self._noted(*ahead.popleft().result())
+            finally:
+                for future in ahead:
+                    future.cancel()
+
+    def _noted(self, part: Part, notes: Annotations) -> Part:
+        self.context.notes.add(notes)
+        return part
+
+    def _part(self, start: int, height: int) -> tuple[Part, Annotations]:
+        notes = Annotations(self.context.options.source)
+        context = replace(
+            self.context,
+            queryable=Rows(self.series[start : start + height]),
+            notes=notes,
+            dispatch=self._dispatch,
+        )
+        # The state of numpy's warnings belongs to the thread.
+        with np.errstate(all="ignore"):
+            return Part(start, context.frame(self.plan.expr)), notes
+
+    def _dispatch(self, expr: Expr, context: Context) -> Partial:
+        found = self.hoisted.get(id(expr))
+        return self.evaluate(expr, context) if found is None else found
+
+    def _height(self) -> int:
+        """How many series a block has: as many as stay in cache."""
+        count = len(self.series)
+        if not self.context.options.delayed_name_removal and self._names_matter():
+            return max(1, count)
+        longest = max((one.timestamps_ms.size for one in self.series), default=0)
+        width = max(1, self.context.steps, longest)
+        return max(1, self.context.options.block_cells // width)
+
+    def _names_matter(self) -> bool:
+        """Whether rows could become equal when names go: then one row depends on others."""
+        return len({unnamed(one.labels) for one in self.series}) < len(self.series)
+
+
+def stacked(execution: Execution) -> Frame:
+    """All rows that are present at some step."""
+    context, found, cells = execution.context, [], 0
+    with closing(execution.parts()) as parts:
+        for part in parts:
+            frame = part.frame.without_absent()
+            if frame.labels:
+                found.append(frame)
+            cells += frame.values.size
+            if cells > context.options.max_samples:
+                raise EvaluationError(TOO_MANY_SAMPLES, execution.plan.leaf.span)
+    if not found:
+        return Frame.empty(context.steps)
+    return found[0] if len(found) == 1 else Frame.stacked(found)
