@@ -1,4 +1,4 @@
-"""Series in memory, as a load command leaves them."""
+"""Series in memory, as load commands leave them."""
 
 from __future__ import annotations
 
@@ -7,83 +7,123 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.dataset.dataset import cut
 from engine.labels import METRIC_NAME, Labels
 from engine.matching import Selection
 from engine.series import STALE_NAN, Series
 
-from .notation import NativeHistogram, Stale
+from .histograms import classic_text
+from .notation import NativeHistogram, ScriptError, Stale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from engine.series import Int64Array
     from rules.promql.ast import Matcher
 
     from .script import Load
 
-NEEDS_HISTOGRAMS = "needs native histograms"
-NEEDS_START_TIMES = "needs start timestamps"
+HISTOGRAMS = "native histograms"
+START_TIMES = "start timestamps"
+_SUFFIXES = ("_bucket", "_count", "_sum")
+
+
+@dataclass(frozen=True)
+class LoadedSample:
+    """A sample: a float (perhaps a staleness marker) or a histogram; `start_ms` 0: unknown."""
+
+    value: float
+    histogram: str | None = None
+    start_ms: int = 0
 
 
 @dataclass
 class MemoryStorage:
-    """A Queryable. `touched` collects why a query could not be answered in full."""
+    """A Queryable. `met`: which kinds of samples beside plain floats were selected."""
 
-    floats: dict[Labels, dict[int, float]] = field(default_factory=dict)
-    histograms: dict[Labels, set[int]] = field(default_factory=dict)
-    start_times: set[Labels] = field(default_factory=set)
-    touched: set[str] = field(default_factory=set)
+    samples: dict[Labels, dict[int, LoadedSample]] = field(default_factory=dict)
+    met: set[str] = field(default_factory=set)
     _built: list[Series] | None = None
 
     def load(self, command: Load) -> None:
-        """Add samples; the first is at time 0."""
+        """Add samples; the first is at time 0. Raises ScriptError."""
         self._built = None
         for series in command.series:
-            if series.start_timestamps:
-                self.start_times.add(series.labels)
-                continue
-            if command.nhcb:
-                self._note_nhcb(series.labels, len(series.items), command.step_ms)
-            for number, item in enumerate(series.items):
+            own = self.samples.setdefault(series.labels, {})
+            for number, (item, start) in enumerate(zip(series.items, series.starts, strict=True)):
                 time = number * command.step_ms
-                if item is None:
-                    continue
-                if isinstance(item, NativeHistogram):
-                    self.histograms.setdefault(series.labels, set()).add(time)
-                    continue
-                value = STALE_NAN if isinstance(item, Stale) else item
-                self.floats.setdefault(series.labels, {})[time] = value
+                start_ms = 0 if start is None else time + start
+                match item:
+                    case None:
+                        continue
+                    case NativeHistogram(text=text):
+                        own[time] = LoadedSample(np.nan, text, start_ms)
+                    case Stale():
+                        own[time] = LoadedSample(float(STALE_NAN), None, start_ms)
+                    case _:
+                        own[time] = LoadedSample(item, None, start_ms)
+        if command.nhcb:
+            self._load_nhcb(command)
 
-    def _note_nhcb(self, labels: Labels, count: int, step_ms: int) -> None:
-        name = labels.name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum")
-        native = labels.without("le", METRIC_NAME).merged({METRIC_NAME: name})
-        self.histograms.setdefault(native, set()).update(range(0, count * step_ms, step_ms))
+    def _load_nhcb(self, command: Load) -> None:
+        """Each classic histogram once more as a native one with custom buckets."""
+        found: dict[tuple[Labels, int], dict[str, float]] = {}
+        for series in command.series:
+            name = series.labels.name
+            suffix = next((one for one in _SUFFIXES if name.endswith(one)), None)
+            part = suffix
+            if suffix == "_bucket":
+                try:
+                    part = repr(float(series.labels.get("le")))
+                except ValueError:
+                    continue
+            if suffix is None or part is None:
+                continue
+            base = series.labels.without("le").merged({METRIC_NAME: name.removesuffix(suffix)})
+            for number, item in enumerate(series.items):
+                if isinstance(item, float):
+                    found.setdefault((base, number * command.step_ms), {})[part] = item
+        for (labels, time), parts in found.items():
+            total, count = parts.pop("_sum", 0.0), parts.pop("_count", None)
+            buckets = {float(bound): value for bound, value in parts.items()}
+            own = self.samples.setdefault(labels, {})
+            if time in own and own[time].histogram is None:
+                raise ScriptError(f"{labels} has a float where its histogram goes", command.line)
+            own[time] = LoadedSample(np.nan, classic_text(buckets, count, total))
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
         """As engine.series.Queryable."""
         selection = Selection(matchers)
-        for labels, native in self.histograms.items():
-            if selection.accepts(labels) and any(start_ms <= time <= end_ms for time in native):
-                self.touched.add(NEEDS_HISTOGRAMS)
-        found = []
-        for series in self._series():
-            if not selection.accepts(series.labels):
-                continue
-            if series.labels in self.start_times:
-                self.touched.add(NEEDS_START_TIMES)
-            lo, hi = np.searchsorted(series.timestamps_ms, (start_ms, end_ms + 1))
-            if lo < hi:
-                times, values = series.timestamps_ms[lo:hi], series.values[lo:hi]
-                found.append(Series(series.labels, times, values))
+        accepted = [series for series in self.series if selection.accepts(series.labels)]
+        found = cut(accepted, start_ms, end_ms)
+        for series in found:
+            if series.histograms is not None:
+                self.met.add(HISTOGRAMS)
+            if series.starts_ms is not None:
+                self.met.add(START_TIMES)
         return found
 
-    def _series(self) -> list[Series]:
+    @property
+    def series(self) -> list[Series]:
+        """All series, sorted; those with the same times share one array."""
         if self._built is None:
-            shared: dict[tuple[int, ...], np.ndarray[tuple[int, ...], np.dtype[np.int64]]] = {}
+            shared: dict[tuple[int, ...], Int64Array] = {}
             self._built = []
-            for labels in sorted(self.floats):
-                samples = sorted(self.floats[labels].items())
-                key = tuple(time for time, _ in samples)
+            for labels in sorted(self.samples):
+                own = sorted(self.samples[labels].items())
+                if not own:
+                    continue
+                key = tuple(time for time, _ in own)
                 stamps = shared.setdefault(key, np.array(key, dtype=np.int64))
-                values = np.array([value for _, value in samples], dtype=np.float64)
-                self._built.append(Series(labels, stamps, values))
+                self._built.append(_series(labels, stamps, [sample for _, sample in own]))
         return self._built
+
+
+def _series(labels: Labels, stamps: Int64Array, samples: list[LoadedSample]) -> Series:
+    histograms = starts = None
+    if any(sample.histogram is not None for sample in samples):
+        histograms = np.array([sample.histogram for sample in samples], dtype=np.object_)
+    if any(sample.start_ms for sample in samples):
+        starts = np.array([sample.start_ms for sample in samples], dtype=np.int64)
+    values = np.array([sample.value for sample in samples], dtype=np.float64)
+    return Series(labels, stamps, values, histograms, starts)
