@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from rules.document import Mapping, Scalar, Sequence, compose
 from rules.durations import DurationError, format_duration, parse_duration
 from rules.groups import place
-from rules.promql.ast import Duration, MatrixSelector, NumberLiteral, Subquery, VectorSelector
+from rules.promql.ast import NumberLiteral
+from rules.promql.duration_expressions import durations
 from rules.promql.parser import parse
 from rules.promql.walk import walk
 from rules.source import ProblemsError, Source, Span
@@ -129,16 +130,19 @@ class _Edits:
 
 def _durations(expr: Expr) -> Iterator[tuple[Span, int]]:
     for node in walk(expr):
-        match node:
-            case MatrixSelector(range=Duration() as wide):
-                yield wide.span, wide.milliseconds
-            case Subquery(range=wide, step=step, offset=offset):
-                for duration in (wide, step, offset):
-                    if duration is not None:
-                        yield duration.span, duration.milliseconds
-            case VectorSelector(offset=Duration() as offset):
-                yield offset.span, offset.milliseconds
-            case NumberLiteral(value=value, duration=True):
-                yield node.span, round(value * 1000)
-            case _:
-                pass
+        for duration in durations(node):
+            if duration.expr is None:
+                yield duration.span, duration.milliseconds
+            else:
+                # Of arithmetic, what is written as a duration: [5m * 2], [step() + 1m].
+                yield from _numbers(duration.expr)
+        if isinstance(node, NumberLiteral):
+            yield from _numbers(node)
+
+
+def _numbers(expr: Expr) -> Iterator[tuple[Span, int]]:
+    return (
+        (node.span, round(node.value * 1000))
+        for node in walk(expr)
+        if isinstance(node, NumberLiteral) and node.duration
+    )

@@ -12,6 +12,7 @@ from engine.promql.frame import Frame
 from engine.promql.matching import combine, match
 from engine.promql.operators import ARITHMETIC, COMPARISONS, SET_OPERATORS
 from engine.promql.value import Scalar
+from rules.promql.tokens import TRIM_OPERATORS
 
 if TYPE_CHECKING:
     from engine.promql.context import Context, Partial
@@ -33,6 +34,8 @@ def unary(context: Context, node: Unary) -> Partial:
 
 def binary(context: Context, node: Binary) -> Partial:
     """Any binary operator between scalars and vectors."""
+    if node.op in TRIM_OPERATORS:
+        raise EvaluationError(f"the operator {node.op} is not supported", node.op_span)
     lhs, rhs = context.evaluate(node.lhs), context.evaluate(node.rhs)
     match (lhs, rhs):
         case Scalar(), Scalar():
@@ -70,6 +73,8 @@ def _with_scalar(
 def _of_vectors(context: Context, node: Binary, lhs: Frame, rhs: Frame) -> Frame:
     if node.op in SET_OPERATORS:
         return combine(node, lhs, rhs)
+    if node.matching and (node.matching.fill_left, node.matching.fill_right) != (None, None):
+        raise EvaluationError("fill is not supported", node.op_span)
     matched = match(context, node, lhs, rhs)
     if matched.drop_names:
         return context.drop_names(matched.frame, node.span)

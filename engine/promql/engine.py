@@ -37,6 +37,7 @@ from rules.promql.ast import (
     Unary,
     VectorSelector,
 )
+from rules.promql.duration_expressions import DurationExpressionError, resolve
 
 if TYPE_CHECKING:
     from engine.labels import Labels
@@ -61,6 +62,7 @@ def evaluate(
     """
     times = np.ascontiguousarray(axis.times_ms, dtype=np.int64)
     first, last = (int(times[0]), int(times[-1])) if times.size else (0, 0)
+    expr = _with_durations(expr, axis, last - first)
     if axis.rule and sees_the_future(expr, first):
         return evaluate_by_step(evaluate, expr, axis, queryable, options)
     notes = Annotations(options.source)
@@ -68,6 +70,15 @@ def evaluate(
     with np.errstate(all="ignore"):
         value = _finished(context, expr)
     return Result(value, notes.warnings, notes.infos)
+
+
+def _with_durations(expr: Expr, axis: Axis, range_ms: int) -> Expr:
+    """The expression with every duration literal; a rule's steps are instant queries."""
+    step_ms, range_ms = (0, 0) if axis.rule else (axis.step_ms, range_ms)
+    try:
+        return resolve(expr, step_ms=step_ms, range_ms=range_ms)
+    except DurationExpressionError as error:
+        raise EvaluationError(str(error), error.span) from None
 
 
 def _finished(context: Context, expr: Expr) -> Value:
@@ -94,6 +105,8 @@ def _evaluate_node(expr: Expr, context: Context) -> Partial:
             return String(text)
         case Paren(expr=inner):
             return context.evaluate(inner)
+        case VectorSelector(modifier=str() as modifier):
+            raise EvaluationError(f"{modifier} is not supported", expr.span)
         case VectorSelector():
             return selection.instant(context, expr).frame
         case Unary():

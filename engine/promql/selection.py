@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
 from engine.promql.windows import Samples, Windows
 from engine.series import stale_mask
@@ -87,6 +88,8 @@ def instant(context: Context, selector: VectorSelector) -> Selected:
 def windows(context: Context, matrix: MatrixSelector) -> Windows:
     """The samples of each series in (t - range, t], at each step, less staleness markers."""
     selector, range_ms = matrix.selector, matrix.range.milliseconds
+    if selector.modifier is not None:
+        raise EvaluationError(f"{selector.modifier} is not supported", matrix.span)
     end = context.reference_times(selector.at, selector.offset)
     series = _select(context, selector, end, range_ms)
     context.require(len(series) * context.steps, matrix.span)

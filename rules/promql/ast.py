@@ -26,12 +26,14 @@ class ValueType(str, Enum):
 MatchOp = Literal["=", "!=", "=~", "!~"]
 UnaryOp = Literal["+", "-"]
 BinaryOp = Literal[
-    "+", "-", "*", "/", "%", "^", "atan2", "==", "!=", "<", "<=", ">", ">=", "and", "or", "unless"
-]
+    "+", "-", "*", "/", "%", "^", "atan2", "==", "!=", "<", "<=", ">", ">=", "</", ">/",
+    "and", "or", "unless",
+]  # fmt: skip
 AggregateOp = Literal[
     "sum", "avg", "min", "max", "count", "group", "stddev", "stdvar", "quantile",
-    "topk", "bottomk", "count_values",
+    "topk", "bottomk", "count_values", "limitk", "limit_ratio",
 ]  # fmt: skip
+RangeModifier = Literal["anchored", "smoothed"]
 Cardinality = Literal["one-to-one", "many-to-one", "one-to-many", "many-to-many"]
 
 
@@ -55,10 +57,17 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """A duration, signed, in milliseconds."""
+    """A duration, signed, in milliseconds.
+
+    `expr` is None for a literal. Otherwise it is the arithmetic that was written, in seconds: made
+    of NumberLiteral, Paren, Unary, Binary and calls of step(), range(), min_of() and max_of(). Its
+    value depends on the query; `duration_expressions.resolve` makes literals of all of a tree's
+    durations, and `milliseconds` is 0 until then.
+    """
 
     span: Span
     milliseconds: int
+    expr: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +89,10 @@ class StringLiteral:
 
 @dataclass(frozen=True, slots=True)
 class VectorSelector:
-    """`name{matchers} offset d @ t`.
+    """`name{matchers} anchored offset d @ t`.
 
     `matchers` holds every matcher, the one on `__name__` that stands for `name` included.
+    `modifier` says what a range, or an instant, takes from the samples beside it.
     """
 
     span: Span
@@ -90,11 +100,12 @@ class VectorSelector:
     matchers: tuple[Matcher, ...]
     offset: Duration | None = None
     at: At | None = None
+    modifier: RangeModifier | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixSelector:
-    """`selector[range]`; offset and `@` sit on the inner selector, as in Prometheus."""
+    """`selector[range]`; offset, `@` and modifier sit on the inner selector, as in Prometheus."""
 
     span: Span
     selector: VectorSelector
@@ -136,18 +147,21 @@ class VectorMatching:
 
     `on` true: `labels` are those matched on; false: those ignored (none: match on all).
     `include` are the labels in `group_left(...)` / `group_right(...)`. Set operators are
-    many-to-many.
+    many-to-many. `fill_left` and `fill_right` are the values that stand in for a series missing on
+    that side; None: without a partner there is no result.
     """
 
     cardinality: Cardinality
     on: bool
     labels: tuple[str, ...]
     include: tuple[str, ...] = ()
+    fill_left: float | None = None
+    fill_right: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """`lhs op [bool] [on|ignoring (...)] [group_left|group_right (...)] rhs`.
+    """`lhs op [bool] [on|ignoring (...)] [group_left|group_right (...)] [fill (...)] rhs`.
 
     `matching` is None unless both sides are instant vectors.
     """

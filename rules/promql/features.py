@@ -5,15 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from rules.promql.ast import Aggregate, Call
+from rules.promql.ast import Aggregate, Binary, Call, VectorSelector
+from rules.promql.duration_expressions import durations
 from rules.promql.functions import AGGREGATORS, FUNCTIONS
+from rules.promql.printer import format as format_expression
 from rules.promql.walk import walk
 from rules.source import Span
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rules.promql.ast import Expr
 
 EXPERIMENTAL_FUNCTIONS: Final = "promql-experimental-functions"
+DURATION_EXPRESSIONS: Final = "promql-duration-expr"
+RANGE_SELECTORS: Final = "promql-extended-range-selectors"
+FILL_MODIFIERS: Final = "promql-binop-fill-modifiers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +34,28 @@ class Feature:
 
 def features(expr: Expr) -> tuple[Feature, ...]:
     """Every use of an experimental part of PromQL, in source order."""
-    found = []
-    for node in walk(expr):
-        match node:
-            case Call(func=name, func_span=span) if FUNCTIONS[name].experimental:
-                found.append(Feature(name, EXPERIMENTAL_FUNCTIONS, span))
-            case Aggregate(op=op, span=span) if AGGREGATORS[op].experimental:
-                start = span.start
-                found.append(Feature(op, EXPERIMENTAL_FUNCTIONS, Span(start, start + len(op))))
-            case _:
-                pass
+    found = [feature for node in walk(expr) for feature in _of(node)]
     return tuple(sorted(found, key=lambda feature: feature.span))
+
+
+def _of(node: Expr) -> Iterator[Feature]:
+    match node:
+        case Call(func=name, func_span=span) if FUNCTIONS[name].experimental:
+            yield Feature(name, EXPERIMENTAL_FUNCTIONS, span)
+        case Aggregate(op=op, span=span) if AGGREGATORS[op].experimental:
+            yield Feature(op, EXPERIMENTAL_FUNCTIONS, Span(span.start, span.start + len(op)))
+        case VectorSelector(modifier=str() as modifier, span=span):
+            yield Feature(modifier, RANGE_SELECTORS, span)
+        case Binary(matching=matching, op_span=span) if matching is not None:
+            for word, value in (("left", matching.fill_left), ("right", matching.fill_right)):
+                if value is not None:
+                    both = matching.fill_left == matching.fill_right
+                    yield Feature("fill" if both else f"fill_{word}", FILL_MODIFIERS, span)
+                    if both:
+                        break
+        case _:
+            pass
+    for duration in durations(node):
+        if duration.expr is not None:
+            name = format_expression(duration.expr)
+            yield Feature(name, DURATION_EXPRESSIONS, duration.span)

@@ -24,7 +24,6 @@ class Signature:
     `variadic` as in Prometheus: 0, exactly `args`; n > 0, the last of `args` may be given from 0
     to n times; -1, any number of times. `experimental` functions need a feature flag there.
     `native_histograms`: reads native histograms only, so float samples give nothing.
-    `supported` false: known, but refused at load until it is implemented.
     """
 
     name: str
@@ -33,7 +32,6 @@ class Signature:
     variadic: int = 0
     experimental: bool = False
     native_histograms: bool = False
-    supported: bool = True
 
     @property
     def least(self) -> int:
@@ -97,19 +95,21 @@ FUNCTIONS: Final[dict[str, Signature]] = _table(
     Signature("sort_by_label", (_V, _T), variadic=-1, experimental=True),
     Signature("sort_by_label_desc", (_V, _T), variadic=-1, experimental=True),
     Signature("double_exponential_smoothing", (_M, _S, _S), experimental=True),
-    Signature("integral", (_M, _S), variadic=1, experimental=True, supported=False),
-    Signature("info", (_V, _V), variadic=1, experimental=True, supported=False),
-    Signature(
-        "histogram_quantiles", (_V, _T, _S, _S), variadic=9, experimental=True, supported=False
-    ),
-    Signature("start", (), _S, experimental=True, supported=False),
-    Signature("end", (), _S, experimental=True, supported=False),
-    Signature("step", (), _S, experimental=True, supported=False),
-    Signature("max_of", (_S, _S), _S, experimental=True, supported=False),
-    Signature("min_of", (_S, _S), _S, experimental=True, supported=False),
-    Signature("start_timestamp", (_V,), experimental=True, supported=False),
-    Signature("range", (), _S, experimental=True, supported=False),
+    Signature("integral", (_M, _S), variadic=1, experimental=True),
+    Signature("info", (_V, _V), variadic=1, experimental=True),
+    Signature("histogram_quantiles", (_V, _T, _S, _S), variadic=9, experimental=True),
+    Signature("start", (), _S, experimental=True),
+    Signature("end", (), _S, experimental=True),
+    Signature("step", (), _S, experimental=True),
+    Signature("max_of", (_S, _S), _S, experimental=True),
+    Signature("min_of", (_S, _S), _S, experimental=True),
+    Signature("start_timestamp", (_V,), experimental=True),
+    Signature("range", (), _S, experimental=True),
 )
+
+# The functions that read a range with the modifier; elsewhere an evaluation fails.
+ANCHORED_FUNCTIONS: Final = frozenset({"changes", "delta", "increase", "rate", "resets"})
+SMOOTHED_FUNCTIONS: Final = frozenset({"delta", "increase", "rate"})
 
 # Names that a function had, or has in a neighbouring language, and what to write here.
 OTHER_NAMES: Final = {
@@ -149,7 +149,6 @@ class Aggregator:
     param: ValueType | None = None
     example: str = ""
     experimental: bool = False
-    supported: bool = True
 
 
 _PLAIN = "sum avg min max count group stddev stdvar"
@@ -162,7 +161,7 @@ AGGREGATORS: Final[dict[str, Aggregator]] = {
         Aggregator("bottomk", _S, "5"),
         Aggregator("quantile", _S, "0.9"),
         Aggregator("count_values", _T, '"value"'),
-        Aggregator("limitk", _S, "10", experimental=True, supported=False),
-        Aggregator("limit_ratio", _S, "0.1", experimental=True, supported=False),
+        Aggregator("limitk", _S, "10", experimental=True),
+        Aggregator("limit_ratio", _S, "0.1", experimental=True),
     )
 }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\r\n]*)+")
-_SYMBOL = re.compile(r"==|!=|=~|!~|<=|>=|::|[-+*/%^()\[\]{},=<>@:]")
+_SYMBOL = re.compile(r"</|>/|==|!=|=~|!~|<=|>=|::|[-+*/%^()\[\]{},=<>@:]")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 _STRING: Final = {

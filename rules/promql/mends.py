@@ -304,3 +304,12 @@ def empty_selector(node: VectorSelector) -> str:
     if empty is not None:
         return f'write {{{empty.label}=~".+"}} to ask for a label that is there'
     return 'name a metric, or a label that must be there: {job="node"} or {job!=""}'
+
+
+def info_matchers(arg: Expr, text: str) -> str:
+    """The second argument of info as label matchers."""
+    if isinstance(arg, VectorSelector) and arg.name is not None:
+        return f'a name is a matcher like any other: {{__name__="{arg.name}"}}'
+    if isinstance(arg, Paren) and isinstance(arg.expr, VectorSelector):
+        return f"remove the parentheses: {shown(arg.expr, text)}"
+    return 'write them in braces, as in {version!=""}'

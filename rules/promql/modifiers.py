@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from rules.durations import LONGEST_MS
 from rules.promql.ast import At, Duration, Expr, MatrixSelector, Subquery, VectorSelector
+from rules.promql.duration_reading import read_offset, read_positive
 from rules.promql.hints import ranges as hints
 from rules.promql.tokens import RANGE_MODIFIERS, Kind
 from rules.source import Span
 
 if TYPE_CHECKING:
+    from rules.promql.ast import RangeModifier
     from rules.promql.cursor import Cursor
-
-_NOT_YET = "is not supported yet"
-_DURATION_FUNCTIONS = frozenset({"step", "range", "min_of", "max_of"})
-_ARITHMETIC = ("+", "-", "*", "/", "%", "^")
 
 
 def read_modifiers(cursor: Cursor, expr: Expr) -> Expr:
@@ -34,22 +31,21 @@ def read_modifiers(cursor: Cursor, expr: Expr) -> Expr:
         elif cursor.at("@"):
             expr = _at(cursor, expr)
         elif cursor.at_word(*RANGE_MODIFIERS):
-            token = cursor.peek()
-            cursor.refuse(token.span, f'the modifier "{token.word}" {_NOT_YET}')
+            expr = _modifier(cursor, expr)
         else:
             return expr
 
 
 def _range(cursor: Cursor, expr: Expr) -> Expr:
     opening = cursor.enter()
-    length = _positive(cursor, "range")
+    length = read_positive(cursor, "range")
     step: Duration | None = None
     if cursor.at("::"):
         hint = "with one colon the steps are multiples of the step already: [1h:1m]"
-        cursor.refuse(cursor.peek().span, f'an aligned subquery ("::") {_NOT_YET}', hint)
+        cursor.refuse(cursor.peek().span, 'there is no "::" in a subquery', hint)
     colon = cursor.accept(":")
     if colon and not cursor.at("]"):
-        step = _positive(cursor, "step")
+        step = read_positive(cursor, "step")
     expected = '"]"' if colon else '":" or "]"'
     context = "subquery" if colon else "range"
     if not cursor.at("]"):
@@ -87,59 +83,9 @@ def _matrix(cursor: Cursor, expr: Expr, length: Duration, span: Span, brackets: 
     return Subquery(span, expr, length, None)
 
 
-def _positive(cursor: Cursor, what: Literal["range", "step"]) -> Duration:
-    _refuse_duration_expression(cursor, starts=True)
-    token = cursor.peek()
-    if token.kind not in {Kind.NUMBER, Kind.DURATION}:
-        expected = "a duration"
-        if what == "step":
-            expected = 'a duration or "]"'
-        cursor.fail(
-            "range" if what == "range" else "subquery", expected, lambda: hints.for_duration(cursor)
-        )
-    duration = _duration(cursor)
-    if duration.milliseconds <= 0:
-        cursor.report(duration.span, f"the {what} must be longer than 0", "write it as in [5m]")
-    _refuse_duration_expression(cursor, starts=False)
-    return duration
-
-
-def _refuse_duration_expression(cursor: Cursor, *, starts: bool) -> None:
-    token = cursor.peek()
-    if starts and token.text == "-" and cursor.peek(2).is_symbol("]", ":"):
-        hint = "to look at another time use offset: x[5m] offset 1h"
-        cursor.refuse(token.span.to(cursor.peek(1).span), "a duration must be longer than 0", hint)
-    if starts:
-        found = token.is_symbol("(", "-", "+") or (
-            token.word in _DURATION_FUNCTIONS and cursor.peek(1).is_symbol("(")
-        )
-    else:
-        found = token.is_symbol(*_ARITHMETIC)
-    if found:
-        message = f"arithmetic in a duration {_NOT_YET}"
-        cursor.refuse(token.span, message, "write the resulting duration, as in [10m]")
-
-
-def _duration(cursor: Cursor, sign: int = 1, start: int | None = None) -> Duration:
-    token = cursor.next()
-    value = token.value if isinstance(token.value, int | float) else 0
-    seconds_ms = value if token.kind is Kind.DURATION else value * 1000
-    span = token.span if start is None else Span(start, token.span.end)
-    if not math.isfinite(seconds_ms) or abs(seconds_ms) > LONGEST_MS:
-        cursor.report(span, "the duration is out of range", "the longest is about 292y")
-        seconds_ms = 0
-    return Duration(span, sign * int(seconds_ms))
-
-
 def _offset(cursor: Cursor, expr: Expr) -> Expr:
     keyword = cursor.next()
-    sign = cursor.accept("-", "+")
-    if cursor.peek().kind not in {Kind.NUMBER, Kind.DURATION}:
-        if cursor.at("(") or cursor.at_word(*_DURATION_FUNCTIONS):
-            _refuse_duration_expression(cursor, starts=True)
-        cursor.fail("offset", "a duration", lambda: hints.for_duration(cursor))
-    direction = -1 if sign is not None and sign.text == "-" else 1
-    offset = _duration(cursor, direction, None if sign is None else sign.span.start)
+    offset = read_offset(cursor)
     span = Span(expr.span.start, offset.span.end)
     if hints.spaced_duration(cursor):
         _refuse_unitless(cursor, "offset", "an operator or the end of the expression")
@@ -150,11 +96,29 @@ def _offset(cursor: Cursor, expr: Expr) -> Expr:
             span, message, hints.for_modifier_elsewhere(cursor, expr, keyword, offset.span)
         )
         return expr
-    if held.offset is not None and held.offset.milliseconds:
+    if held.offset is not None and (held.offset.milliseconds or held.offset.expr is not None):
         cursor.report(span, "offset is given twice", hints.for_double_offset(held.offset, offset))
     if isinstance(expr, MatrixSelector):
         return replace(expr, span=span, selector=replace(expr.selector, offset=offset))
     return replace(held, span=span, offset=offset)
+
+
+def _modifier(cursor: Cursor, expr: Expr) -> Expr:
+    """`anchored` or `smoothed`: on a selector, with or without a range."""
+    word = cursor.next()
+    modifier: RangeModifier = "anchored" if word.word == "anchored" else "smoothed"
+    selector = expr.selector if isinstance(expr, MatrixSelector) else expr
+    if not isinstance(selector, VectorSelector):
+        hint = f"it follows a selector or its range: rate(x[5m] {modifier})"
+        what = "a subquery" if isinstance(expr, Subquery) else "this expression"
+        cursor.report(word.span, f"{modifier} is not supported for {what}", hint)
+        return expr
+    if selector.modifier is not None and selector.modifier != modifier:
+        cursor.report(word.span, "anchored and smoothed cannot be used together", "keep one")
+    span = Span(expr.span.start, word.span.end)
+    if isinstance(expr, MatrixSelector):
+        return replace(expr, span=span, selector=replace(selector, modifier=modifier))
+    return replace(selector, span=span, modifier=modifier)
 
 
 def _at(cursor: Cursor, expr: Expr) -> Expr:

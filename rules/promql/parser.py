@@ -2,8 +2,7 @@
 
 Operators by precedence with two explicit stacks (operands, operators), everything else by
 recursive descent, so that only brackets cost Python frames; their nesting and the height of the
-tree are bounded. The language is Prometheus 3's; what of it is not supported yet is recognised
-and refused at its place.
+tree are bounded. The language is Prometheus 3's, with every experimental part of it.
 """
 
 from __future__ import annotations
@@ -187,12 +186,9 @@ class _Expressions:
         if name.word in _NO_FUNCTIONS:
             message = f"unexpected {name.described}, expected an expression"
             cursor.refuse(name.span, message, hints.for_keyword(name.word))
-        signature = FUNCTIONS.get(name.text)
-        if signature is None:
+        if name.text not in FUNCTIONS:
             message, hint = hints.for_unknown_function(name)
             cursor.report(name.span, message, hint)
-        elif not signature.supported:
-            cursor.report(name.span, f"the function {name.text} is not supported yet")
         args, span = self._arguments(name)
         return Call(span, name.text, name.span, args)
 
@@ -220,8 +216,6 @@ class _Expressions:
     def _aggregate(self, name: Token) -> Expr:
         cursor = self.cursor
         aggregator = AGGREGATORS[name.word]
-        if not aggregator.supported:
-            cursor.refuse(name.span, f"the aggregation {name.word} is not supported yet")
         grouping = self._grouping()
         if not cursor.at("("):
             expected = f'"(" after {"the labels" if grouping else name.described}'

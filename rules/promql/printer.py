@@ -52,13 +52,12 @@ def _parts(node: Expr) -> list[Expr | str]:  # noqa: C901 - one case per kind of
         case StringLiteral(value=value):
             return [quote(value)]
         case VectorSelector():
-            return [_selector(node) + _at(node.at) + _offset(node.offset)]
+            return [_selector(node) + _modifiers(node)]
         case MatrixSelector(selector=inner):
-            length = format_duration(node.range.milliseconds)
-            return [f"{_selector(inner)}[{length}]{_at(inner.at)}{_offset(inner.offset)}"]
+            return [f"{_selector(inner)}[{_duration(node.range)}]{_modifiers(inner)}"]
         case Subquery():
-            step = "" if node.step is None else format_duration(node.step.milliseconds)
-            length = format_duration(node.range.milliseconds)
+            step = "" if node.step is None else _duration(node.step)
+            length = _duration(node.range)
             return [node.expr, f"[{length}:{step}]{_at(node.at)}{_offset(node.offset)}"]
         case Paren(expr=inner):
             return ["(", inner, ")"]
@@ -78,9 +77,12 @@ def _parts(node: Expr) -> list[Expr | str]:  # noqa: C901 - one case per kind of
 
 
 def _number(node: NumberLiteral) -> str:
-    value = node.value
     if node.duration:
-        return format_duration(round(value * 1000))
+        return format_duration(round(node.value * 1000))
+    return _value(node.value)
+
+
+def _value(value: float) -> str:
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -96,7 +98,7 @@ def _selector(node: VectorSelector) -> str:
         for matcher in node.matchers
         if not (matcher.label == "__name__" and matcher.op == "=" and matcher.value == name != "")
     )
-    return f"{name}{{{','.join(shown)}}}" if shown else name
+    return f"{name}{{{','.join(shown)}}}" if shown or not name else name
 
 
 def _matcher(matcher: Matcher) -> str:
@@ -119,10 +121,21 @@ def _at(at: At | None) -> str:
     return f" @ {at.anchor}()"
 
 
+def _modifiers(node: VectorSelector) -> str:
+    modifier = "" if node.modifier is None else f" {node.modifier}"
+    return modifier + _at(node.at) + _offset(node.offset)
+
+
 def _offset(offset: Duration | None) -> str:
-    if offset is None or offset.milliseconds == 0:
+    if offset is None or (offset.expr is None and offset.milliseconds == 0):
         return ""
-    return f" offset {format_duration(offset.milliseconds)}"
+    return f" offset {_duration(offset)}"
+
+
+def _duration(duration: Duration) -> str:
+    if duration.expr is not None:
+        return format(duration.expr)
+    return format_duration(duration.milliseconds)
 
 
 def _grouping(node: Aggregate) -> str:
@@ -141,4 +154,11 @@ def _matching(matching: VectorMatching | None) -> str:
     if grouped:
         side = "left" if matching.cardinality == "many-to-one" else "right"
         shown += f" group_{side} ({_labels(matching.include)})"
-    return shown
+    return shown + _fill(matching.fill_left, matching.fill_right)
+
+
+def _fill(left: float | None, right: float | None) -> str:
+    if left is not None and left == right:
+        return f" fill ({_value(left)})"
+    shown = "" if left is None else f" fill_left ({_value(left)})"
+    return shown if right is None else f"{shown} fill_right ({_value(right)})"

@@ -71,6 +71,8 @@ def shorten(text: str, limit: int = 60) -> str:
 
 
 SET_OPERATORS: Final = ("and", "or", "unless")
+# Cut a native histogram off above or below a value.
+TRIM_OPERATORS: Final = ("</", ">/")
 COMPARISONS: Final = ("==", "!=", "<", "<=", ">", ">=")
 MATCH_OPERATORS: Final = ("=", "!=", "=~", "!~")
 
@@ -79,7 +81,7 @@ PRECEDENCE: Final = {
     "or": 1,
     "and": 2,
     "unless": 2,
-    **dict.fromkeys(COMPARISONS, 3),
+    **dict.fromkeys((*COMPARISONS, *TRIM_OPERATORS), 3),
     "+": 4,
     "-": 4,
     "*": 5,

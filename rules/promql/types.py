@@ -83,28 +83,41 @@ def _binary_type(expr: Binary) -> ValueType:
 
 def check(expr: Expr, text: str) -> Iterator[Finding]:
     """Every type error in the tree of `text`."""
+    # Selectors that are no selection but choose labels of info series; they may match nothing.
+    label_matchers: set[int] = set()
     for node in walk(expr):
         match node:
-            case Binary():
-                yield from _check_binary(node, text)
-            case Unary(op=op, expr=inner):
-                kind = type_of(inner)
-                if kind not in _COMPUTABLE:
-                    message = f"unary {op} expects a scalar or an instant vector, got {a(kind)}"
-                    yield Finding(node.span, message, mends.computable(inner, kind, text))
-            case Subquery(expr=inner):
-                kind = type_of(inner)
-                if kind is not ValueType.VECTOR:
-                    message = f"a subquery expects an instant vector, got {a(kind)}"
-                    yield Finding(node.span, message, mends.subquery(inner, kind, text))
-            case Aggregate():
-                yield from _check_aggregate(node, text)
-            case Call():
+            case Call(func="info", args=(_, VectorSelector() as matchers)):
+                label_matchers.add(id(matchers))
                 yield from _check_call(node, text)
-            case VectorSelector():
-                yield from _check_selector(node, text)
-            case _:
+            case VectorSelector() if id(node) in label_matchers:
                 pass
+            case _:
+                yield from _check_node(node, text)
+
+
+def _check_node(node: Expr, text: str) -> Iterator[Finding]:
+    match node:
+        case Binary():
+            yield from _check_binary(node, text)
+        case Unary(op=op, expr=inner):
+            kind = type_of(inner)
+            if kind not in _COMPUTABLE:
+                message = f"unary {op} expects a scalar or an instant vector, got {a(kind)}"
+                yield Finding(node.span, message, mends.computable(inner, kind, text))
+        case Subquery(expr=inner):
+            kind = type_of(inner)
+            if kind is not ValueType.VECTOR:
+                message = f"a subquery expects an instant vector, got {a(kind)}"
+                yield Finding(node.span, message, mends.subquery(inner, kind, text))
+        case Aggregate():
+            yield from _check_aggregate(node, text)
+        case Call():
+            yield from _check_call(node, text)
+        case VectorSelector():
+            yield from _check_selector(node, text)
+        case _:
+            pass
 
 
 def _check_binary(node: Binary, text: str) -> Iterator[Finding]:
@@ -138,6 +151,10 @@ def _check_matching(node: Binary) -> Iterator[Finding]:
         word = "group_left" if matching.cardinality == "many-to-one" else "group_right"
         message = f'{word} is not allowed on "{node.op}"'
         yield Finding(node.span, message, f"remove {word}: {node.op} is always many-to-many")
+    filled = matching.fill_left is not None or matching.fill_right is not None
+    if filled and node.op in SET_OPERATORS:
+        message = f'fill is not allowed on "{node.op}"'
+        yield Finding(node.span, message, f"remove it: {node.op} needs no partner")
     both = [label for label in matching.labels if label in matching.include]
     if matching.on and both:
         message = f"the label {', '.join(both)} is both in on (...) and in the group's labels"
@@ -180,6 +197,8 @@ def _check_call(node: Call, text: str) -> Iterator[Finding]:
         return
     wrong = [i for i, kind in enumerate(kinds) if kind is not signature.arg(i)]
     if not wrong:
+        if node.func == "info":
+            yield from _check_info(node, text)
         return
     order = mends.reordered(signature, kinds)
     if order is not None:
@@ -196,6 +215,14 @@ def _check_call(node: Call, text: str) -> Iterator[Finding]:
         yield Finding(
             node.args[i].span, message, mends.call_argument(node, i, signature.arg(i), text)
         )
+
+
+def _check_info(node: Call, text: str) -> Iterator[Finding]:
+    for matchers in node.args[1:]:
+        if not isinstance(matchers, VectorSelector) or matchers.name is not None:
+            shown = mends.shown(matchers, text)
+            message = f"info expects only label matchers as its 2nd argument, got {shown}"
+            yield Finding(matchers.span, message, mends.info_matchers(matchers, text))
 
 
 def _check_selector(node: VectorSelector, text: str) -> Iterator[Finding]:

@@ -32,6 +32,8 @@ def for_duration(cursor: Cursor) -> str:
         return "write how far to look back, as in [5m]"
     if token.is_symbol(":"):
         return "a subquery's range comes first: [1h:] or [1h:1m]"
+    if token.word in {"min", "max"} and cursor.peek(1).is_symbol("("):
+        return f"in a duration it is called {token.word}_of"
     if token.kind is Kind.NAME:
         if cursor.peek(-1).is_symbol("[") and cursor.peek(-2).text in FUNCTIONS:
             return f"arguments are put in parentheses: {cursor.peek(-2).text}(...)"
@@ -53,6 +55,14 @@ def after_range(cursor: Cursor) -> str:
     if token.is_symbol(",") and cursor.peek(1).kind in {Kind.DURATION, Kind.NUMBER}:
         return f"range and step are separated by a colon: [{before.text}:{cursor.peek(1).text}]"
     return "a range is [5m]; a subquery is [1h:] or [1h:1m]"
+
+
+def in_brackets(cursor: Cursor) -> str:
+    """Within the brackets of a duration neither an operator nor their end follows."""
+    token = cursor.peek()
+    if token.is_symbol(","):
+        return "only min_of(a, b) and max_of(a, b) take two arguments"
+    return 'add the missing ")"' if token.is_symbol("]", ":") or token.kind is Kind.END else ""
 
 
 def spaced_duration(cursor: Cursor) -> str | None:
@@ -98,6 +108,8 @@ def for_modifier_elsewhere(cursor: Cursor, expr: Expr, keyword: Token, value: Sp
 
 def for_double_offset(first: Duration, second: Duration) -> str:
     """Two offsets as one."""
+    if first.expr is not None or second.expr is not None:
+        return "keep one; arithmetic stands in brackets: offset (step() + 5m)"
     both = format_duration(first.milliseconds + second.milliseconds)
     return f"keep one; both together are offset {both}"
 

@@ -16,19 +16,26 @@ if TYPE_CHECKING:
 WITH_PARAMETER = {"topk", "bottomk", "quantile", "count_values"}
 
 
+# What the parser reads and the evaluator refuses, at its place, until it is implemented.
+PENDING_FUNCTIONS = {
+    "integral", "info", "histogram_quantiles", "start", "end", "step", "range", "max_of", "min_of",
+    "start_timestamp",
+}  # fmt: skip
+PENDING_AGGREGATORS = {"limitk", "limit_ratio"}
+
+
 def test_every_function_that_the_parser_lets_through_is_implemented() -> None:
-    assert {name for name, row in FUNCTIONS.items() if row.supported} == set(IMPLEMENTATIONS)
+    assert set(FUNCTIONS) - PENDING_FUNCTIONS == set(IMPLEMENTATIONS)
 
 
 def test_every_aggregator_that_the_parser_lets_through_is_implemented() -> None:
-    supported = {name for name, row in AGGREGATORS.items() if row.supported}
-    assert supported == set(KERNELS) | WITH_PARAMETER
+    assert set(AGGREGATORS) - PENDING_AGGREGATORS == set(KERNELS) | WITH_PARAMETER
 
 
 def test_functions_of_native_histograms_give_nothing_for_floats(
     load: Callable[[str], Data],
 ) -> None:
     data = load("10s\n w 1 2 3")
-    names = [name for name, row in FUNCTIONS.items() if row.supported and row.native_histograms]
+    names = [name for name, row in FUNCTIONS.items() if row.native_histograms]
     assert names
     assert all(data.at(20, f"{name}(w)") == {} for name in names)

@@ -251,32 +251,3 @@ def test_long_flat_expressions_are_no_problem() -> None:
     listed = "|".join(f"node{i}" for i in range(5_000))
     parse(f'x{{node=~"{listed}"}}')
     parse("label_join(x, 'a', ','" + ", 'b'" * 5_000 + ")")
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ("rate(x[5m*2])", "arithmetic in a duration"),
-        ("x[(5m)]", "arithmetic in a duration"),
-        ("x[step()]", "arithmetic in a duration"),
-        ("x offset (5m)", "arithmetic in a duration"),
-        ("x offset 5m*2", ""),
-        ("rate(x[5m] anchored)", '"anchored"'),
-        ("x smoothed", '"smoothed"'),
-        ("a + fill(0) b", '"fill"'),
-        ("limitk(5, x)", "limitk"),
-        ("limit_ratio(0.5, x)", "limit_ratio"),
-        ("info(x)", "info"),
-        ("x > step()", "step"),
-        ("x[1h::1m]", "aligned subquery"),
-    ],
-)
-def test_what_is_not_supported_yet_is_recognised_at_its_place(text: str, what: str) -> None:
-    if not what:
-        parse(text)
-        return
-    with pytest.raises(ProblemsError) as caught:
-        parse(text)
-    (problem,) = caught.value.problems
-    assert "not supported yet" in problem.message
-    assert what in problem.message
