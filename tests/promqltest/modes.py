@@ -50,7 +50,7 @@ MINUTE_MS = 60_000
 MOST_STEPS = 12
 Outcome: TypeAlias = "Answer | StallwatchError"
 
-_CONTEXT = re.compile(r"(?:start|end|range|step)\(\)")
+_CONTEXT = re.compile(r"(?:start|end|range|step)\(\)", re.IGNORECASE)
 # Their results follow the evaluation's time even where no selector does.
 _FOLLOW_THE_TIME = frozenset(
     {
@@ -159,7 +159,8 @@ def live(question: Question) -> None:
     memory = question.data.memory
     rule_axis = replace(question.axis, rule=True)
     found = _as_rule(question, rule_axis)
-    if sees_the_future(question.tree, question.case.start_ms):
+    of_range = not question.case.is_instant and _CONTEXT.search(question.case.expr) is not None
+    if of_range or sees_the_future(question.tree, question.case.start_ms):
         times = rule_axis.times_ms.tolist()
         for time, outcome in zip(times, found, strict=True):
             axis = Axis(np.array([time], dtype=np.int64), 0)
