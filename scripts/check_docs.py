@@ -4,7 +4,8 @@
 - every YAML block that is a rule file loads;
 - every `stallwatch ...` shown is a command with options that it has;
 - docs/commands.md is what `--help` says;
-- docs/metrics.md names every metric of the agent's own.
+- docs/metrics.md names every metric of the agent's own;
+- docs/lint/ has a page for every finding of `check --lint`, which is its check's docstring.
 """
 
 from __future__ import annotations
@@ -29,6 +30,16 @@ PLANNED = frozenset({"test", "silence"})
 HIDDEN = frozenset({"--save-recording"})
 COMMANDS = ROOT / "docs" / "commands.md"
 METRICS = ROOT / "docs" / "metrics.md"
+LINT = ROOT / "docs" / "lint"
+
+
+LINT_HEAD = """# Findings of `stallwatch check --lint`
+
+Rules that load and still cannot do what they are meant to do. A finding holds for all data; where
+that cannot be known, nothing is said. Exit status 1 if there is any. To leave a kind out:
+`--ignore CODE`, or on one alert the annotation `stallwatch_lint_ignore: CODE, CODE`, which
+Prometheus reads past. Made from the checks by `scripts/check_docs.py --write`.
+"""
 
 
 def markdown_files() -> list[Path]:
@@ -116,6 +127,20 @@ def metric_table() -> str:
     return "\n".join(["| metric | type | meaning |", "|---|---|---|", *rows])
 
 
+def lint_pages() -> dict[Path, str]:
+    """The pages of docs/lint/ as the checks' docstrings tell them, and their index."""
+    from rules.lint.catalogue import CHECKS
+
+    pages, rows = {}, []
+    for check in CHECKS:
+        title, _, rest = (check.__doc__ or "").partition("\n")
+        pages[LINT / f"{check.CODE}.md"] = f"# {check.CODE}\n\n{title}\n{rest}"
+        rows.append(f"| [{check.CODE}]({check.CODE}.md) | {title} |")
+    table = "\n".join(["| code | what is found |", "|---|---|", *rows])
+    pages[LINT / "README.md"] = f"{LINT_HEAD}\n{table}\n"
+    return pages
+
+
 def main() -> int:
     """Check, or with --write mend; exit 1 when something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -127,11 +152,18 @@ def main() -> int:
         COMMANDS.write_text(reference, encoding="utf-8")
         text = METRICS.read_text(encoding="utf-8")
         head = text.split("<!-- own metrics -->")[0]
+        LINT.mkdir(exist_ok=True)
+        for path, page in lint_pages().items():
+            path.write_text(page, encoding="utf-8")
         METRICS.write_text(f"{head}<!-- own metrics -->\n\n{metric_table()}\n", encoding="utf-8")
     if not COMMANDS.exists() or COMMANDS.read_text(encoding="utf-8") != reference:
         found.append("docs/commands.md is not what --help says: scripts/check_docs.py --write")
     if not METRICS.exists() or metric_table() not in METRICS.read_text(encoding="utf-8"):
         found.append("docs/metrics.md lacks a metric: scripts/check_docs.py --write")
+    for path, page in lint_pages().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != page:
+            where = path.relative_to(ROOT)
+            found.append(f"{where} is not what the check says: scripts/check_docs.py --write")
     for path in markdown_files():
         found += broken_links(path) + broken_rules(path) + wrong_commands(path, reference)
     for line in found:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from engine.config.masking import masked
 from rules.decoding import read_source
 from rules.document import Mapping, Scalar, compose
+from rules.errors import StallwatchError
 from rules.fields import nearest
 from rules.loader import find_files, load_source
 from rules.portable import portability
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rules.document import Node
+    from rules.lint import Settings
     from rules.loader import Names
+    from rules.model import RuleFile
     from rules.source import Problem, Span
 
 # The fields of engine.config.model.Config, which is slow to import; a test holds the two equal.
@@ -43,6 +46,8 @@ class Checked:
     problems: tuple[Problem, ...]
     groups: int = 0
     rules: int = 0
+    file: RuleFile | None = None
+    findings: tuple[Problem, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -58,7 +63,11 @@ class Checked:
             return f"{self.path}: SUCCESS: a valid configuration"
         rules = f"{self.rules} {'rule' if self.rules == 1 else 'rules'}"
         groups = f"{self.groups} {'group' if self.groups == 1 else 'groups'}"
-        return f"{self.path}: SUCCESS: {rules} in {groups}"
+        summary = f"{self.path}: SUCCESS: {rules} in {groups}"
+        if self.findings:
+            count = len(self.findings)
+            summary += f", {count} {'finding' if count == 1 else 'findings'}"
+        return summary
 
     def to_json(self) -> dict[str, Any]:
         """The same, for machines."""
@@ -68,7 +77,7 @@ class Checked:
             "ok": self.ok,
             "groups": self.groups,
             "rules": self.rules,
-            "problems": [_problem_json(problem) for problem in self.problems],
+            "problems": [_problem_json(problem) for problem in (*self.problems, *self.findings)],
         }
 
 
@@ -93,16 +102,56 @@ class CheckCommand:
             help="valid label and metric names: any UTF-8 (Prometheus 3) or legacy ones",
         )
         parser.add_argument("--format", choices=("text", "json"), default="text")
+        _add_lint(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        """Print every problem; exit 1 when a file would not load."""
+        """Print every problem; exit 1 when a file would not load, or lint found something."""
+        settings = _lint_settings(args)
         files = find_files(args.paths)
         checked = [check_file(path, args.names, portable=args.portable) for path in files]
+        if settings is not None:
+            from engine.cli.lint import findings
+
+            found = findings([one.file for one in checked if one.file is not None], settings)
+            checked = [replace(one, findings=found.get(one.path, ())) for one in checked]
         if args.format == "json":
             print(json.dumps([one.to_json() for one in checked], ensure_ascii=False, indent=2))
         else:
             _print(checked)
-        return 0 if all(one.ok for one in checked) else 1
+        return 0 if all(one.ok and not one.findings for one in checked) else 1
+
+
+def _add_lint(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("lint")
+    group.add_argument(
+        "--lint",
+        action="store_true",
+        help="also name rules that load and cannot do what they are meant to; exit 1 if there are",
+    )
+    group.add_argument(
+        "--data", metavar="PATH", help="recorded data: also name selectors that match nothing there"
+    )
+    group.add_argument(
+        "--interval",
+        metavar="DURATION",
+        help="evaluation interval of groups that name none, and spacing of samples; default: 10s",
+    )
+    group.add_argument(
+        "--ignore", metavar="CODE", action="append", default=[], help="leave out a kind of finding"
+    )
+
+
+def _lint_settings(args: argparse.Namespace) -> Settings | None:
+    if args.lint:
+        # Only those who ask for it wait for its imports.
+        from engine.cli.lint import settings_of
+
+        return settings_of(args)
+    if args.data is not None or args.interval is not None or args.ignore:
+        raise StallwatchError(
+            "stallwatch: --data, --interval and --ignore belong to --lint\n    hint: add --lint"
+        )
+    return None
 
 
 def check_file(path: Path, names: Names = "utf8", *, portable: bool = False) -> Checked:
@@ -128,9 +177,8 @@ def check_file(path: Path, names: Names = "utf8", *, portable: bool = False) -> 
     groups = loaded.file.groups
     if portable:
         problems = (*problems, *portability(loaded.file))
-    return Checked(
-        str(path), "rules", problems, len(groups), sum(len(group.rules) for group in groups)
-    )
+    rules = sum(len(group.rules) for group in groups)
+    return Checked(str(path), "rules", problems, len(groups), rules, loaded.file)
 
 
 def _is_configuration(root: Node | None, path: Path) -> bool:
@@ -154,7 +202,7 @@ def _values(root: Node | None) -> tuple[Span, ...]:
 
 def _print(checked: Sequence[Checked]) -> None:
     for one in checked:
-        for problem in one.problems:
+        for problem in (*one.problems, *one.findings):
             print(problem.render())
         print(one.summary())
 
