@@ -43,7 +43,7 @@ _FUNCTIONS: Final[Mapping[str, Interval]] = {
         (
             "abs", "changes", "resets", "sqrt", "exp", "time", "timestamp",
             "stddev_over_time", "stdvar_over_time", "mad_over_time", "histogram_count",
-             "histogram_stddev", "histogram_stdvar",
+            "histogram_stddev", "histogram_stdvar",
         ),
         NOT_NEGATIVE,
     ),
