@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # More names than this are no hint but a wall of text.
 MOST_NAMED = 20
+UNKNOWN_FIELD = "unknown-field"
 _WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)")
 _LARGEST_INTEGER = 2**63 - 1
 
@@ -38,15 +39,18 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
 
 @dataclass(slots=True)
 class Report:
-    """Collects what is wrong in one file."""
+    """Collects what is wrong in one file. `tolerated`: codes of what is passed over in silence."""
 
     source: Source
     problems: list[Problem] = field(default_factory=list)
+    tolerated: frozenset[str] = frozenset()
 
     def add(
         self, span: Span, message: str, hint: str = "", code: str = "", severity: Severity = "error"
     ) -> None:
         """One more problem."""
+        if code in self.tolerated:
+            return
         self.problems.append(Problem(self.source, span, message, hint, code, severity))
 
     @property
@@ -92,8 +96,9 @@ class Fields:
             if name not in known:
                 hint = (misplaced or {}).get(name) or did_you_mean(name, known)
                 message = f"{what} has no field '{name}'"
-                report.add(entry.key.span, message, hint, code="unknown-field")
-                misspelt.update(field for field in known if f"'{field}'" in hint)
+                report.add(entry.key.span, message, hint, code=UNKNOWN_FIELD)
+                if UNKNOWN_FIELD not in report.tolerated:
+                    misspelt.update(field for field in known if f"'{field}'" in hint)
         return cls(report, node, frozenset(misspelt))
 
     @property

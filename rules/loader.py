@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rules.decoding import UnreadableError, read_source
 from rules.document import Mapping, Scalar, compose
-from rules.fields import Fields, Report
+from rules.fields import UNKNOWN_FIELD, Fields, Report
 from rules.groups import GroupReader
 from rules.model import RuleFile
 from rules.source import Problem, ProblemsError, Source, Span
@@ -46,7 +46,9 @@ class Loaded:
     problems: tuple[Problem, ...]
 
 
-def load_file(path: str | Path, names: Names = "utf8") -> Loaded:
+def load_file(
+    path: str | Path, names: Names = "utf8", *, ignore_unknown_fields: bool = False
+) -> Loaded:
     """Load one rule file (or PrometheusRule object).
 
     `names`: which label and metric names are valid, `utf8` as in Prometheus 3 or `legacy`.
@@ -56,12 +58,15 @@ def load_file(path: str | Path, names: Names = "utf8") -> Loaded:
         source = read_source(path)
     except ProblemsError as error:
         return Loaded(None, error.problems)
-    return load_source(source, names)
+    return load_source(source, names, ignore_unknown_fields=ignore_unknown_fields)
 
 
-def load_source(source: Source, names: Names = "utf8") -> Loaded:
+def load_source(
+    source: Source, names: Names = "utf8", *, ignore_unknown_fields: bool = False
+) -> Loaded:
     """Load rules from text."""
-    report = Report(source)
+    tolerated = frozenset({UNKNOWN_FIELD}) if ignore_unknown_fields else frozenset[str]()
+    report = Report(source, tolerated=tolerated)
     document = compose(source)
     report.problems.extend(document.problems)
     groups: tuple[Group, ...] = ()

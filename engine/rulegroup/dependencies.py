@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from rules.model import Rule
-    from rules.promql.ast import VectorSelector
+    from rules.promql.ast import Expr, VectorSelector
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,17 @@ class Reads:
 
 def reads_of(rule: Rule) -> Reads:
     """What the rule's expression (and its templates' queries) can read."""
+    if isinstance(rule, AlertingRule):
+        texts = [*rule.labels.values(), *rule.annotations.values()]
+        if any(QUERY.search(text) for text in texts):
+            return Reads(anything=True)
+    return reads_in(rule.expression.tree)
+
+
+def reads_in(expr: Expr) -> Reads:
+    """What an expression can read."""
     names, alerts = set(), set()
-    for selector in selectors(rule.expression.tree):
+    for selector in selectors(expr):
         name = _fixed(selector, METRIC_NAME)
         if name is None:
             return Reads(anything=True)
@@ -60,10 +69,6 @@ def reads_of(rule: Rule) -> Reads:
             alerts.add(alert)
         else:
             names.add(name)
-    if isinstance(rule, AlertingRule):
-        texts = [*rule.labels.values(), *rule.annotations.values()]
-        if any(QUERY.search(text) for text in texts):
-            return Reads(anything=True)
     return Reads(frozenset(names), frozenset(alerts))
 
 

@@ -1,0 +1,1 @@
+"""Unit tests of rules, in promtool's format: `stallwatch test`."""

@@ -1,0 +1,184 @@
+"""Runs rules over a scenario's series with the rule runners of live and dry-run.
+
+As in promtool every group is evaluated at `evaluation_interval`, whatever its own interval, from
+the scenario's start to its last check. Rules that allow it are evaluated along whole stretches
+of time at once, so that a test over a year costs no year of single evaluations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.alerts.alert import AlertState
+from engine.promql.engine import Options, evaluate
+from engine.promql.value import Axis
+from engine.rulegroup.dependencies import components, reads_in, reads_of
+from engine.rulegroup.options import GroupOptions
+from engine.rulegroup.runner import RuleRunner
+from engine.rulegroup.state import RuleState
+from engine.ruletest.storage import ScenarioStorage
+from rules.errors import StallwatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from engine.alerts.alert import Alert
+    from engine.promql.value import Result
+    from engine.rulegroup.dependencies import Component
+    from engine.rulegroup.output import RuleFailure
+    from engine.ruletest.model import Scenario
+    from engine.series import Int64Array
+    from rules.model import Group, Rule
+    from rules.promql.ast import Expr
+
+MOST_EVALUATIONS = 10_000_000
+# Steps of one stretch, fewer where there are many series.
+LONGEST_STRETCH = 8_192
+MOST_ELEMENTS = 4_000_000
+
+
+@dataclass(slots=True)
+class FailedRule:
+    """A rule that could not be evaluated `count` times, first at `failure`."""
+
+    rule: Rule
+    group: Group
+    failure: RuleFailure
+    count: int = 1
+
+
+@dataclass(slots=True)
+class Simulation:
+    """What became of one scenario.
+
+    `firing`: by evaluation time and alert name, for the times and names of its checks.
+    `stretches_ms`: int64[T] each, the evaluation times as they were cut.
+    """
+
+    scenario: Scenario
+    storage: ScenarioStorage
+    options: GroupOptions
+    runners: tuple[RuleRunner, ...]
+    stretches_ms: tuple[Int64Array, ...]
+    firing: dict[tuple[int, str], list[Alert]] = field(default_factory=dict)
+    failures: dict[tuple[int, str], FailedRule] = field(default_factory=dict)
+    warnings: dict[str, None] = field(default_factory=dict)
+
+    def firing_at(self, eval_time_ms: int, alertname: str) -> list[Alert]:
+        """The alerts of a name after the last evaluation that is not later."""
+        interval_ms = self.options.interval_ms
+        return self.firing.get((eval_time_ms // interval_ms * interval_ms, alertname), [])
+
+    def query(self, expr: Expr, eval_time_ms: int) -> Result:
+        """An instant query over everything there is after the last evaluation.
+
+        Raises EvaluationError.
+        """
+        time_ms = self.scenario.start_ms + eval_time_ms
+        axis = Axis(np.array([time_ms], dtype=np.int64), 0)
+        return evaluate(expr, axis, self.storage, self.options.engine)
+
+
+def simulate(scenario: Scenario, groups: Sequence[Group], interval_ms: int) -> Simulation:
+    """Evaluate the groups, in this order, every `interval_ms` until the last check.
+
+    Raises StallwatchError for more evaluations than anybody means.
+    """
+    count = scenario.duration_ms // interval_ms + 1
+    if count > MOST_EVALUATIONS:
+        raise StallwatchError(
+            f"more than {MOST_EVALUATIONS:,} evaluations up to the last eval_time"
+        )
+    times_ms = scenario.start_ms + np.arange(count, dtype=np.int64) * interval_ms
+    storage = ScenarioStorage(scenario, int(times_ms[-1]))
+    options = GroupOptions(
+        interval_ms=interval_ms,
+        external_labels=scenario.external_labels,
+        external_url=scenario.external_url,
+        engine=Options(delayed_name_removal=False),
+    )
+    simulation = Simulation(
+        scenario,
+        storage,
+        options,
+        tuple(_runners(scenario, groups, options)),
+        _stretches(scenario, times_ms, interval_ms, storage.series_count),
+    )
+    offsets = [(runner.rule, runner.offset_ms) for runner in simulation.runners]
+    order = components(offsets)
+    for stretch_ms in simulation.stretches_ms:
+        for component in order:
+            _run_component(simulation, component, stretch_ms)
+        _keep_firing(simulation, int(stretch_ms[-1]))
+    return simulation
+
+
+def _runners(
+    scenario: Scenario, groups: Iterable[Group], options: GroupOptions
+) -> Iterable[RuleRunner]:
+    """One per rule. Only what some rule or check reads is written as a series."""
+    rules = [rule for group in groups for rule in group.rules]
+    reads = [reads_of(rule) for rule in rules]
+    reads += [reads_in(check.expression.tree) for check in scenario.expression_checks]
+    for group in groups:
+        for rule in group.rules:
+            is_read = any(wanted.touches(rule) for wanted in reads)
+            yield RuleRunner(rule, group, options, RuleState(), is_replay=True, is_read=is_read)
+
+
+def _stretches(
+    scenario: Scenario, times_ms: Int64Array, interval_ms: int, series: int
+) -> tuple[Int64Array, ...]:
+    """The times, cut after each evaluation whose alerts are looked at, and into equal parts."""
+    longest = max(1, min(LONGEST_STRETCH, MOST_ELEMENTS // max(1, series)))
+    cuts = {check.eval_time_ms // interval_ms + 1 for check in scenario.alert_checks}
+    cuts.update(range(0, len(times_ms), longest))
+    edges = sorted({*cuts, len(times_ms)})
+    return tuple(times_ms[start:end] for start, end in pairwise(edges))
+
+
+def _run_component(simulation: Simulation, component: Component, times_ms: Int64Array) -> None:
+    members = [simulation.runners[index] for index in component.members]
+    steps = [times_ms]
+    if component.stepwise:
+        steps = [times_ms[index : index + 1] for index in range(len(times_ms))]
+    for step in steps:
+        for runner in members:
+            output = runner.run(step, simulation.storage)
+            if runner.is_read:
+                simulation.storage.append(output.series, runner.offset_ms)
+            simulation.warnings.update(output.warnings)
+            for failure in output.failures:
+                _count(simulation, runner, failure)
+
+
+def _count(simulation: Simulation, runner: RuleRunner, failure: RuleFailure) -> None:
+    key = (id(runner), failure.message)
+    known = simulation.failures.get(key)
+    if known is None:
+        simulation.failures[key] = FailedRule(runner.rule, runner.group, failure)
+    else:
+        known.count += 1
+
+
+def _keep_firing(simulation: Simulation, time_ms: int) -> None:
+    """Note the firing alerts that a check will ask for."""
+    offset_ms = time_ms - simulation.scenario.start_ms
+    interval_ms = simulation.options.interval_ms
+    wanted = {
+        check.alertname
+        for check in simulation.scenario.alert_checks
+        if check.eval_time_ms // interval_ms * interval_ms == offset_ms
+    }
+    for runner in simulation.runners:
+        context = runner.context
+        if context is None or runner.rule.name not in wanted:
+            continue
+        firing = (a for a in runner.state.alerts.values() if a.state is AlertState.FIRING)
+        found = simulation.firing.setdefault((offset_ms, runner.rule.name), [])
+        found.extend(map(context.templates.settled, firing))
+

@@ -1,0 +1,79 @@
+"""What the rules of one scenario read and write: its input series and their own output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.dataset.dataset import MemoryDataset, union
+from engine.rulegroup.overlay import Overlay
+from engine.series import Series
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from engine.labels import Labels
+    from engine.ruletest.model import Scenario
+    from rules.promql.ast import Matcher
+
+
+class ScenarioStorage:
+    """A Queryable.
+
+    Unlike a recording, it shows the input series of a name that a rule records as well: both are
+    there, and of two samples at one time the input's counts, as in Prometheus' storage.
+    """
+
+    def __init__(self, scenario: Scenario, last_ms: int) -> None:
+        """Input is visible up to `last_ms`: what would be scraped later does not exist yet."""
+        self._input = MemoryDataset(tuple(_input_series(scenario, last_ms)))
+        self._output = Overlay(MemoryDataset(()), (), scenario.start_ms)
+        self._by_labels = {series.labels: series for series in self._input.series}
+
+    @property
+    def series_count(self) -> int:
+        """Input series that have a sample."""
+        return len(self._input.series)
+
+    def append(self, output: Iterable[Series], offset_ms: int) -> None:
+        """What a rule wrote; its samples are stamped `offset_ms` before its evaluations.
+
+        A sample that the series' input has overtaken by then is dropped, as out of order.
+        """
+        self._output.append(
+            kept for series in output if len((kept := self._in_order(series, offset_ms)).values)
+        )
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
+        """See `engine.series.Queryable`."""
+        given = self._input.select(matchers, start_ms, end_ms)
+        written = self._output.select(matchers, start_ms, end_ms)
+        if not written or not given:
+            return given or written
+        return list(union([*given, *written]))
+
+    def _in_order(self, series: Series, offset_ms: int) -> Series:
+        given = self._by_labels.get(series.labels)
+        if given is None:
+            return series
+        stamps = series.timestamps_ms
+        newest = np.searchsorted(given.timestamps_ms, stamps + offset_ms, side="right")
+        before = np.searchsorted(given.timestamps_ms, stamps, side="left")
+        fits = newest == before
+        return Series(series.labels, stamps[fits], series.values[fits])
+
+
+def _input_series(scenario: Scenario, last_ms: int) -> list[Series]:
+    """Sorted by labels; a series that is given twice is what it is given as last."""
+    longest = max((len(one.sequence.values) for one in scenario.series), default=0)
+    steps = np.arange(longest, dtype=np.int64) * scenario.interval_ms + scenario.start_ms
+    visible = int(np.searchsorted(steps, last_ms, side="right"))
+    last: dict[Labels, Series] = {}
+    for one in scenario.series:
+        present = one.sequence.present[:visible]
+        stamps, values = steps[: len(present)], one.sequence.values[:visible]
+        if not present.all():
+            stamps, values = stamps[present], values[present]
+        last[one.labels] = Series(one.labels, stamps, values)
+    return [series for _, series in sorted(last.items()) if len(series.values)]
