@@ -52,6 +52,10 @@ class Source:
         line = bisect.bisect_right(self._line_starts, offset) - 1
         return line + 1, offset - self._line_starts[line] + 1
 
+    def offset(self, line: int, column: int) -> int:
+        """The character offset of a line and column, both counted from 1."""
+        return self._line_starts[line - 1] + column - 1
+
     def line(self, number: int) -> str:
         """Line `number`, counted from 1, without its newline."""
         start = self._line_starts[number - 1]

@@ -60,10 +60,9 @@ class _Item:
 
 def spelled(labels: dict[str, str]) -> str:
     """`name{a="b"}`; an empty value is shown, since it is a difference."""
-    pairs = (
-        f"{name}={quote(value)}" for name, value in sorted(labels.items()) if name != _NAME
-    )
-    return f"{labels.get(_NAME, '')}{{{', '.join(pairs)}}}"
+    pairs = (f"{name}={quote(value)}" for name, value in sorted(labels.items()) if name != _NAME)
+    name, block = labels.get(_NAME, ""), ", ".join(pairs)
+    return f"{name}{{{block}}}" if block or not name else name
 
 
 def compare_alerts(
@@ -142,9 +141,4 @@ def _fields(
             yield FieldDifference("annotation", name, *pair)
     if expected.value is None or got.value is None or same(expected.value, got.value):
         return
-    yield FieldDifference("value", "", _digits(expected.value), _digits(got.value))
-
-
-def _digits(value: float) -> str:
-    """All digits, so that a difference in the last one is seen."""
-    return format_general(value)
+    yield FieldDifference("value", "", format_general(expected.value), format_general(got.value))

@@ -88,8 +88,9 @@ class Scenario:
     @property
     def duration_ms(self) -> int:
         """From the start to the last check."""
-        checks = (*self.alert_checks, *self.expression_checks)
-        return max((check.eval_time_ms for check in checks), default=0)
+        times = [check.eval_time_ms for check in self.alert_checks]
+        times += [check.eval_time_ms for check in self.expression_checks]
+        return max(times, default=0)
 
 
 @dataclass(frozen=True, slots=True)

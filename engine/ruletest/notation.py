@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 # A year at one second is 31 million; above this a count is a typing error.
 MOST_SAMPLES = 50_000_000
 
-_UNSIGNED = r"(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[iI][nN][fF]|[nN][aA][nN])(?![A-Za-wyz0-9_.:])"
+_UNSIGNED = (
+    r"(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[iI][nN][fF]|[nN][aA][nN])(?![A-Za-wyz0-9_.:])"
+)
 _HISTOGRAM = r"\{\{.*?\}\}"
 _ITEM = re.compile(
     rf"(?P<gap>_)(?:x(?P<gaps>\d+))?"
@@ -179,7 +181,7 @@ def _refused(text: str, position: int) -> ProblemsError:
     elif re.fullmatch(r"stalex\d+", word):
         hint = "'stale' cannot be repeated; after one marker write gaps: 'stale _x3'"
     elif re.fullmatch(r"[+-]?(?:nan|inf)x\d+", word, re.IGNORECASE):
-        hint = f"write '{word[:-len(word.split('x')[-1]) - 1]}+0x{word.split('x')[-1]}'"
+        hint = f"write '{word[: -len(word.split('x')[-1]) - 1]}+0x{word.split('x')[-1]}'"
     return _problem(text, Span(position, end), f"'{word[:60]}' is no value of a series", hint)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.alerts.alert import AlertState
+from engine.alerts.machine import is_active
 from engine.promql.engine import Options, evaluate
 from engine.promql.value import Axis
 from engine.rulegroup.dependencies import components, reads_in, reads_of
@@ -22,6 +23,8 @@ from engine.rulegroup.runner import RuleRunner
 from engine.rulegroup.state import RuleState
 from engine.ruletest.storage import ScenarioStorage
 from rules.errors import StallwatchError
+from rules.groups import place
+from rules.source import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from engine.rulegroup.output import RuleFailure
     from engine.ruletest.model import Scenario
     from engine.series import Int64Array
-    from rules.model import Group, Rule
+    from rules.model import AlertingRule, Group, Rule
     from rules.promql.ast import Expr
 
 MOST_EVALUATIONS = 10_000_000
@@ -50,12 +53,23 @@ class FailedRule:
     failure: RuleFailure
     count: int = 1
 
+    @property
+    def span(self) -> Span:
+        """Where in its file the expression failed."""
+        expression = self.rule.expression
+        parts = self.failure.place.rsplit(":", 2)[1:]
+        if not parts:
+            return place(expression.offsets, Span(0, len(expression.text.rstrip())))
+        start = expression.source.offset(*map(int, parts))
+        return Span(start, start + 1)
+
 
 @dataclass(slots=True)
 class Simulation:
     """What became of one scenario.
 
-    `firing`: by evaluation time and alert name, for the times and names of its checks.
+    `active`: alerts with their rules, pending ones included, by evaluation time since the start
+    and name, for the times and names of its checks.
     `stretches_ms`: int64[T] each, the evaluation times as they were cut.
     """
 
@@ -64,14 +78,23 @@ class Simulation:
     options: GroupOptions
     runners: tuple[RuleRunner, ...]
     stretches_ms: tuple[Int64Array, ...]
-    firing: dict[tuple[int, str], list[Alert]] = field(default_factory=dict)
+    active: dict[tuple[int, str], list[tuple[Alert, AlertingRule]]] = field(default_factory=dict)
     failures: dict[tuple[int, str], FailedRule] = field(default_factory=dict)
     warnings: dict[str, None] = field(default_factory=dict)
 
     def firing_at(self, eval_time_ms: int, alertname: str) -> list[Alert]:
-        """The alerts of a name after the last evaluation that is not later."""
+        """The alerts of a name that fire after the last evaluation that is not later."""
+        active = self._active_at(eval_time_ms, alertname)
+        return [alert for alert, _ in active if alert.state is AlertState.FIRING]
+
+    def pending_at(self, eval_time_ms: int, alertname: str) -> list[tuple[Alert, AlertingRule]]:
+        """Those that do not fire yet, each with its rule."""
+        active = self._active_at(eval_time_ms, alertname)
+        return [pair for pair in active if pair[0].state is AlertState.PENDING]
+
+    def _active_at(self, eval_time_ms: int, alertname: str) -> list[tuple[Alert, AlertingRule]]:
         interval_ms = self.options.interval_ms
-        return self.firing.get((eval_time_ms // interval_ms * interval_ms, alertname), [])
+        return self.active.get((eval_time_ms // interval_ms * interval_ms, alertname), [])
 
     def query(self, expr: Expr, eval_time_ms: int) -> Result:
         """An instant query over everything there is after the last evaluation.
@@ -113,7 +136,7 @@ def simulate(scenario: Scenario, groups: Sequence[Group], interval_ms: int) -> S
     for stretch_ms in simulation.stretches_ms:
         for component in order:
             _run_component(simulation, component, stretch_ms)
-        _keep_firing(simulation, int(stretch_ms[-1]))
+        _keep_active(simulation, int(stretch_ms[-1]))
     return simulation
 
 
@@ -165,8 +188,8 @@ def _count(simulation: Simulation, runner: RuleRunner, failure: RuleFailure) -> 
         known.count += 1
 
 
-def _keep_firing(simulation: Simulation, time_ms: int) -> None:
-    """Note the firing alerts that a check will ask for."""
+def _keep_active(simulation: Simulation, time_ms: int) -> None:
+    """Note the alerts that a check will ask for."""
     offset_ms = time_ms - simulation.scenario.start_ms
     interval_ms = simulation.options.interval_ms
     wanted = {
@@ -176,9 +199,8 @@ def _keep_firing(simulation: Simulation, time_ms: int) -> None:
     }
     for runner in simulation.runners:
         context = runner.context
-        if context is None or runner.rule.name not in wanted:
+        if context is None or context.rule.name not in wanted:
             continue
-        firing = (a for a in runner.state.alerts.values() if a.state is AlertState.FIRING)
-        found = simulation.firing.setdefault((offset_ms, runner.rule.name), [])
-        found.extend(map(context.templates.settled, firing))
-
+        found = simulation.active.setdefault((offset_ms, context.rule.name), [])
+        for alert in filter(is_active, runner.state.alerts.values()):
+            found.append((context.templates.settled(alert), context.rule))

@@ -60,8 +60,7 @@ class ScenarioStorage:
         stamps = series.timestamps_ms
         newest = np.searchsorted(given.timestamps_ms, stamps + offset_ms, side="right")
         before = np.searchsorted(given.timestamps_ms, stamps, side="left")
-        fits = newest == before
-        return Series(series.labels, stamps[fits], series.values[fits])
+        return series.picked(newest == before)
 
 
 def _input_series(scenario: Scenario, last_ms: int) -> list[Series]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from engine.promql.errors import NEEDS_HISTOGRAMS
+
 if TYPE_CHECKING:
     from engine.ruletest.model import Scenario
     from rules.source import Problem, Source, Span
-
-NEEDS_HISTOGRAMS = "needs native histograms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,10 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioVerdict:
-    """One test. `checks`: how many of its checks ran, failed ones included."""
+    """One test. `line`: where it stands. `checks`: how many ran, failed ones included."""
 
     scenario: Scenario
+    line: int
     checks: int = 0
     failures: tuple[Failure, ...] = ()
     skipped: tuple[Skipped, ...] = ()

@@ -1,0 +1,78 @@
+"""`stallwatch test`: promtool's unit-test files, run."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from rules.errors import StallwatchError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from engine.ruletest.verdict import SuiteVerdict
+
+
+class RuleTestCommand:
+    """Run unit tests of rules."""
+
+    summary = "run unit tests of rules, in promtool's format"
+    example = "stallwatch test tests/*.test.yaml"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the files and switches."""
+        parser.add_argument("files", nargs="+", metavar="FILE", help="unit-test file or glob")
+        parser.add_argument(
+            "--run",
+            action="append",
+            metavar="REGEX",
+            help="run only tests whose name it finds; may be repeated",
+        )
+        parser.add_argument(
+            "--ignore-unknown-fields",
+            action="store_true",
+            help="pass over fields of rule files that rules do not have",
+        )
+        parser.add_argument("--format", choices=("text", "json", "junit"), default="text")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Run every file; exit 1 when a check failed, 2 when a file could not run."""
+        from engine.ruletest.running import RunOptions, run_file
+        from rules.loader import find_files
+
+        options = RunOptions(_pattern(args.run), args.ignore_unknown_fields)
+        verdicts = []
+        for path in find_files(args.files):
+            verdict = run_file(path, options)
+            verdicts.append(verdict)
+            if args.format == "text":
+                _print(verdict)
+        if args.format == "json":
+            from engine.ruletest.reports.json_form import report
+
+            print(json.dumps({"files": report(verdicts)}, ensure_ascii=False, indent=2))
+        elif args.format == "junit":
+            from engine.ruletest.reports.junit import render
+
+            print(render(verdicts), end="")
+        statuses = {verdict.status for verdict in verdicts}
+        return 2 if "error" in statuses else int("failed" in statuses)
+
+
+def _pattern(texts: list[str] | None) -> re.Pattern[str] | None:
+    """Several patterns are alternatives, as promtool's are."""
+    if not texts:
+        return None
+    try:
+        return re.compile("|".join(texts))
+    except (re.error, RecursionError, OverflowError) as error:
+        raise StallwatchError(f"stallwatch: --run: not a regular expression: {error}") from None
+
+
+def _print(verdict: SuiteVerdict) -> None:
+    from engine.ruletest.reports.text import render_suite
+
+    stream = sys.stderr if verdict.status == "error" else sys.stdout
+    print(render_suite(verdict), file=stream, flush=True)

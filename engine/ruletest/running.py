@@ -1,0 +1,237 @@
+"""Runs unit-test files: load, simulate, check, one verdict a file."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import math
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.promql.errors import NEEDS_HISTOGRAMS, EvaluationError, NeedsNativeHistograms
+from engine.promql.value import Scalar, Vector
+from engine.ruletest.comparison import Sample, compare_alerts, compare_samples
+from engine.ruletest.loader import load_suite
+from engine.ruletest.simulation import simulate
+from engine.ruletest.verdict import (
+    Failure,
+    ScenarioVerdict,
+    Skipped,
+    SuiteVerdict,
+)
+from rules.decoding import UnreadableError
+from rules.durations import format_duration
+from rules.errors import StallwatchError
+from rules.groups import place
+from rules.loader import load_file
+from rules.model import AlertingRule
+from rules.promql.tokens import shorten
+from rules.source import Problem, ProblemsError, Span
+
+if TYPE_CHECKING:
+    import re
+
+    from engine.promql.value import Value
+    from engine.ruletest.model import AlertCheck, ExpressionCheck, RuleFilePattern, Scenario, Suite
+    from engine.ruletest.simulation import FailedRule, Simulation
+    from rules.model import Group
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """`run`: only the tests whose name it finds. `ignore_unknown_fields`: those of rule files."""
+
+    run: re.Pattern[str] | None = None
+    ignore_unknown_fields: bool = False
+
+
+def run_file(path: str | Path, options: RunOptions | None = None) -> SuiteVerdict:
+    """Run one unit-test file. What keeps it from running is in the verdict, not raised."""
+    options = options or RunOptions()
+    try:
+        suite = load_suite(path, options.run)
+        groups = load_groups(suite, options) if suite.scenarios else ()
+        return SuiteVerdict(
+            str(path), tuple(run_scenario(suite, one, groups) for one in suite.scenarios)
+        )
+    except ProblemsError as error:
+        return SuiteVerdict(str(path), problems=error.problems)
+    except StallwatchError as error:
+        return SuiteVerdict(str(path), problems=(str(error),))
+
+
+def load_groups(suite: Suite, options: RunOptions) -> tuple[Group, ...]:
+    """The groups of all rule files, those that `group_eval_order` names first, in its order.
+
+    Raises ProblemsError: a pattern that matches nothing, every error of the rule files.
+    """
+    problems: list[Problem] = []
+    groups: list[Group] = []
+    for path in _rule_files(suite, problems):
+        try:
+            loaded = load_file(path, ignore_unknown_fields=options.ignore_unknown_fields)
+        except UnreadableError as error:
+            raise StallwatchError(f"{suite.path}: {error}") from None
+        problems += [problem for problem in loaded.problems if problem.severity == "error"]
+        if loaded.file is not None:
+            groups += loaded.file.groups
+    if problems:
+        raise ProblemsError(problems)
+    # As promtool: a group that is not named counts as the first that is.
+    order = {name: index for index, name in enumerate(suite.group_order)}
+    return tuple(sorted(groups, key=lambda group: order.get(group.name, 0)))
+
+
+def _rule_files(suite: Suite, problems: list[Problem]) -> list[Path]:
+    folder = Path(suite.path).parent
+    found: dict[Path, None] = {}
+    for pattern in suite.rule_files:
+        matches = sorted(glob.glob(str(folder / pattern.text)))  # noqa: PTH207 - an absolute pattern, too
+        if not matches or not pattern.text:
+            problems.append(_unmatched(suite, pattern, folder))
+        found.update((Path(match), None) for match in matches)
+    return list(found)
+
+
+def _unmatched(suite: Suite, pattern: RuleFilePattern, folder: Path) -> Problem:
+    hint = f"paths are relative to the folder of this file, {folder.resolve()}"
+    message = f"no rule file matches '{pattern.text[:200]}'"
+    return Problem(suite.source, pattern.span, message, hint, code="rule-files")
+
+
+def run_scenario(suite: Suite, scenario: Scenario, groups: tuple[Group, ...]) -> ScenarioVerdict:
+    """Simulate one test and check everything that it expects."""
+    started = time.perf_counter()
+    simulation = simulate(scenario, groups, suite.evaluation_interval_ms)
+    checks = _Checks(suite, simulation)
+    for failed in simulation.failures.values():
+        checks.rule_failed(failed)
+    for alert_check in scenario.alert_checks:
+        checks.alerts(alert_check)
+    for expression_check in scenario.expression_checks:
+        checks.expression(expression_check)
+    return ScenarioVerdict(
+        scenario,
+        line=suite.source.position(scenario.span.start)[0],
+        checks=len(scenario.alert_checks) + len(scenario.expression_checks) - len(checks.skipped),
+        failures=tuple(sorted(checks.failures, key=lambda failure: failure.span.start)),
+        skipped=tuple(checks.skipped),
+        warnings=tuple(simulation.warnings),
+        seconds=time.perf_counter() - started,
+    )
+
+
+@dataclass(slots=True)
+class _Checks:
+    suite: Suite
+    simulation: Simulation
+    failures: list[Failure] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether a rule would have needed native histograms: what follows from it is unknown."""
+        return any(NEEDS_HISTOGRAMS in message for _, message in self.simulation.failures)
+
+    def rule_failed(self, failed: FailedRule) -> None:
+        if NEEDS_HISTOGRAMS in failed.failure.message:
+            return
+        offset_ms = failed.failure.time_ms - self.simulation.scenario.start_ms
+        times = "" if failed.count == 1 else f" ({failed.count} times)"
+        self.failures.append(
+            Failure(
+                failed.rule.expression.source,
+                failed.span,
+                f"rule {failed.rule.name} at {format_duration(offset_ms)}{times}",
+                f"cannot be evaluated: {failed.failure.message}",
+            )
+        )
+
+    def alerts(self, check: AlertCheck) -> None:
+        subject = f"alert {check.alertname} at {format_duration(check.eval_time_ms)}"
+        firing = self.simulation.firing_at(check.eval_time_ms, check.alertname)
+        differences = compare_alerts(check.expected, firing)
+        if not differences:
+            return
+        if self.undecided:
+            self.skipped.append(Skipped(self.suite.source, check.span, subject))
+            return
+        message = _told(len(check.expected), len(firing), len(differences), "alert", "firing")
+        hint = self._alert_hint(check)
+        self.failures.append(
+            Failure(self.suite.source, check.span, subject, message, differences, hint)
+        )
+
+    def _alert_hint(self, check: AlertCheck) -> str:
+        names = {
+            runner.rule.name
+            for runner in self.simulation.runners
+            if isinstance(runner.rule, AlertingRule)
+        }
+        if check.alertname not in names:
+            meant = difflib.get_close_matches(check.alertname, names, n=1)
+            known = f"; did you mean '{meant[0]}'?" if meant else ""
+            return f"no rule has 'alert: {check.alertname}'{known}"
+        pending = self.simulation.pending_at(check.eval_time_ms, check.alertname)
+        if pending and len(check.expected):
+            alert, rule = pending[0]
+            since_ms = alert.active_at_ms - self.simulation.scenario.start_ms
+            return (
+                f"{_count(len(pending), 'alert')} pending, the first since "
+                f"{format_duration(since_ms)}; 'for' is {format_duration(rule.for_ms)}"
+            )
+        return ""
+
+    def expression(self, check: ExpressionCheck) -> None:
+        at = format_duration(check.eval_time_ms)
+        subject = f"expression '{shorten(check.expression.text)}' at {at}"
+        source = self.suite.source
+        try:
+            value = self.simulation.query(check.expression.tree, check.eval_time_ms).value
+            got = _samples(value)
+        except NeedsNativeHistograms:
+            self.skipped.append(Skipped(source, check.span, subject))
+            return
+        except EvaluationError as error:
+            span = place(check.expression.offsets, error.span or Span(0, 1))
+            message = f"cannot be evaluated: {error}"
+            self.failures.append(Failure(source, span, subject, message))
+            return
+        if any(sample.histogram for sample in check.expected) or self.undecided:
+            self.skipped.append(Skipped(source, check.span, subject))
+            return
+        differences = compare_samples(check.expected, got, fuzzy=self.suite.fuzzy)
+        if not differences:
+            return
+        message = _told(len(check.expected), len(got), len(differences), "sample", "there")
+        hint = ""
+        if any(math.isnan(sample.value) for sample in check.expected):
+            hint = "NaN equals nothing, not even NaN; test 'x != x' instead"
+        self.failures.append(Failure(source, check.span, subject, message, differences, hint))
+
+
+def _told(expected: int, got: int, different: int, noun: str, state: str) -> str:
+    """The numbers, where they tell something, else how many differ."""
+    if expected == got:
+        return (
+            f"{different} of {_count(expected, noun)} {'differs' if different == 1 else 'differ'}"
+        )
+    return f"expected {_count(expected, noun)}, {got or 'none'} {state}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _samples(value: Value) -> list[Sample]:
+    """The elements of an instant query's result. Raises EvaluationError for another type."""
+    if isinstance(value, Scalar):
+        return [Sample({}, float(value.values[0]))]
+    if not isinstance(value, Vector):
+        raise EvaluationError("the result is neither a vector nor a scalar")
+    rows = np.flatnonzero(value.present[:, 0]).tolist()
+    return [Sample(value.labels[row].to_dict(), float(value.values[row, 0])) for row in rows]
