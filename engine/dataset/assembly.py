@@ -1,19 +1,30 @@
-"""Samples in any order become series: sorted, de-duplicated, timestamps shared."""
+"""Samples in any order become series: sorted, de-duplicated, timestamps shared.
+
+Data nearly always come in runs of one series in the order of time, and stay the arrays that were
+read: only what is out of order is sorted, and only what is in pieces is copied.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.series import Series
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from engine.labels import Labels
     from engine.series import Float64Array, Int64Array
+
+# Shorter runs than this, on average, are gathered by a sort instead of one by one.
+SHORT_RUN = 64
+_RADIX = 1 << 16
+Order: TypeAlias = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,69 +63,162 @@ class Assembled:
         return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """Some samples of a series. `rows`: where they were read, or where the first of them was."""
+
+    times_ms: Int64Array
+    values: Float64Array
+    rows: int | Order
+
+    def row_numbers(self) -> Order:
+        if isinstance(self.rows, int):
+            return np.arange(self.rows, self.rows + self.times_ms.size)
+        return self.rows
+
+
+class Sharing:
+    """Arrays of timestamps, equal ones as one and the same object."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int, int], list[Int64Array]] = {}
+
+    def shared(self, times_ms: Int64Array) -> Int64Array:
+        """The array that stands for these times, which are not empty."""
+        key = (times_ms.size, int(times_ms[0]), int(times_ms.sum()))
+        alike = self._known.setdefault(key, [])
+        for other in alike:
+            if other is times_ms or np.array_equal(other, times_ms):
+                return other
+        if times_ms.base is not None:
+            # A view would keep alive what it was cut from, shared times among it.
+            times_ms = times_ms.copy()
+        alike.append(times_ms)
+        return times_ms
+
+
 class Assembly:
     """Collects samples by series number; rows are counted from 0 in the order they are added."""
 
     def __init__(self) -> None:
         self._numbers: dict[Labels, int] = {}
-        self._ids: list[Int64Array] = []
-        self._times: list[Int64Array] = []
-        self._values: list[Float64Array] = []
+        self._pieces: list[list[_Piece]] = []
+        self._rows = 0
 
     def number(self, labels: Labels) -> int:
         """The number of a series, a new one if it is new."""
-        return self._numbers.setdefault(labels, len(self._numbers))
+        found = self._numbers.setdefault(labels, len(self._numbers))
+        if found == len(self._pieces):
+            self._pieces.append([])
+        return found
 
     def add(self, numbers: Int64Array, times_ms: Int64Array, values: Float64Array) -> None:
         """Add rows: series number, time, value."""
-        self._ids.append(numbers)
-        self._times.append(times_ms)
-        self._values.append(values)
+        first_row, size = self._rows, numbers.size
+        if not size:
+            return
+        changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+        if (changes.size + 1) * SHORT_RUN > size:
+            order = _order(numbers, len(self._pieces))
+            numbers, times_ms, values = numbers[order], times_ms[order], values[order]
+            changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+            rows: Order | None = order + first_row
+        else:
+            rows = None
+        edges = [0, *changes.tolist(), size]
+        self.add_runs(numbers[edges[:-1]].tolist(), edges, times_ms, values, rows)
+
+    def add_runs(
+        self,
+        numbers: Sequence[int],
+        edges: Sequence[int],
+        times_ms: Int64Array,
+        values: Float64Array,
+        rows: Order | None = None,
+    ) -> None:
+        """Add runs of rows, those between two edges of one series; `rows`: where they were read."""
+        first_row = self._rows
+        for number, (low, high) in zip(numbers, pairwise(edges), strict=True):
+            where = first_row + low if rows is None else rows[low:high]
+            self._pieces[number].append(_Piece(times_ms[low:high], values[low:high], where))
+        self._rows += edges[-1]
 
     def add_series(self, labels: Labels, times_ms: Int64Array, values: Float64Array) -> None:
         """Add samples of one series."""
-        self.add(np.full(times_ms.size, self.number(labels), dtype=np.int64), times_ms, values)
+        if times_ms.size:
+            self._pieces[self.number(labels)].append(_Piece(times_ms, values, self._rows))
+            self._rows += times_ms.size
+
+    def skip(self, rows: int) -> None:
+        """Rows that were left out, so that those after them keep their place."""
+        self._rows += rows
 
     def build(self) -> Assembled:
-        """All rows as series."""
-        if not self._ids:
-            return Assembled((), 0, 0, None)
-        ids = np.concatenate(self._ids)
-        times = np.concatenate(self._times)
-        values = np.concatenate(self._values)
-        order = np.lexsort((times, ids))  # stable: equal keys stay in row order
-        ids, times, values = ids[order], times[order], values[order]
-        same = (ids[1:] == ids[:-1]) & (times[1:] == times[:-1])
-        bits = values.view(np.uint64)
-        # Against the first of its run, which is the one that is kept.
-        starts = np.maximum.accumulate(np.where(same, 0, np.arange(1, ids.size)))
-        differs = same & (bits[1:] != bits[starts])
-        names = list(self._numbers)
-        conflict = None
-        if differs.any():
+        """All rows as series. To be called once: what was added is given up on the way."""
+        sharing = Sharing()
+        found: list[Series] = []
+        clashes: list[_Clash] = []
+        for labels, number in sorted(self._numbers.items(), key=lambda item: item[0].pairs):
+            pieces, self._pieces[number] = self._pieces[number], []
+            if not pieces:
+                continue
+            times_ms, values = _joined(pieces)
+            if not (times_ms[1:] > times_ms[:-1]).all():
+                times_ms, values, clash = _settled(labels, pieces, times_ms, values)
+                clashes.append(clash)
+            found.append(Series(labels, sharing.shared(times_ms), values))
+        conflicts = [clash.conflict for clash in clashes if clash.conflict is not None]
+        return Assembled(
+            tuple(found),
+            sum(clash.repeated for clash in clashes),
+            sum(clash.conflicting for clash in clashes),
             # The first one in the file is what its author looks for first.
-            rows = order[1:][differs]
-            at = int(np.flatnonzero(differs)[np.argmin(rows)]) + 1
-            conflict = Conflict(names[int(ids[at])], int(times[at]), int(order[at]))
-        if same.any():
-            keep = np.concatenate([[True], ~same])
-            ids, times, values = ids[keep], times[keep], values[keep]
-        bounds = np.searchsorted(ids, np.arange(len(names) + 1))
-        series = _slices(names, bounds, times, values)
-        conflicting = int(differs.sum())
-        return Assembled(series, int(same.sum()) - conflicting, conflicting, conflict)
+            min(conflicts, key=lambda conflict: conflict.row, default=None),
+        )
 
 
-def _slices(
-    names: list[Labels], bounds: Int64Array, times: Int64Array, values: Float64Array
-) -> tuple[Series, ...]:
-    shared: dict[bytes, Int64Array] = {}
-    found = []
-    for number in sorted(range(len(names)), key=lambda number: names[number].pairs):
-        low, high = int(bounds[number]), int(bounds[number + 1])
-        if high > low:
-            own = times[low:high]
-            found.append(
-                Series(names[number], shared.setdefault(own.tobytes(), own), values[low:high])
-            )
-    return tuple(found)
+@dataclass(frozen=True, slots=True)
+class _Clash:
+    repeated: int
+    conflicting: int
+    conflict: Conflict | None
+
+
+def _order(numbers: Int64Array, count: int) -> Order:
+    """Rows by series number, those of one series as they came: a radix sort by 16 bits."""
+    order = np.argsort((numbers % _RADIX).astype(np.uint16), kind="stable")
+    if count > _RADIX:
+        high = (numbers // _RADIX).astype(np.uint16)
+        order = order[np.argsort(high[order], kind="stable")]
+    return order
+
+
+def _joined(pieces: list[_Piece]) -> tuple[Int64Array, Float64Array]:
+    if len(pieces) == 1:
+        return pieces[0].times_ms, pieces[0].values
+    return (
+        np.concatenate([piece.times_ms for piece in pieces]),
+        np.concatenate([piece.values for piece in pieces]),
+    )
+
+
+def _settled(
+    labels: Labels, pieces: list[_Piece], times_ms: Int64Array, values: Float64Array
+) -> tuple[Int64Array, Float64Array, _Clash]:
+    """The samples in the order of time, the first of each time, and what was left out."""
+    order = np.argsort(times_ms, kind="stable")  # pieces are in the order of their rows
+    times_ms, values = times_ms[order], values[order]
+    same = times_ms[1:] == times_ms[:-1]
+    bits = values.view(np.uint64)
+    # Against the first of its run, which is the one that is kept.
+    starts = np.maximum.accumulate(np.where(same, 0, np.arange(1, times_ms.size)))
+    differs = same & (bits[1:] != bits[starts])
+    conflict = None
+    if differs.any():
+        rows = np.concatenate([piece.row_numbers() for piece in pieces])[order]
+        at = int(np.flatnonzero(differs)[np.argmin(rows[1:][differs])]) + 1
+        conflict = Conflict(labels, int(times_ms[at]), int(rows[at]))
+    conflicting = int(differs.sum())
+    keep = np.concatenate([[True], ~same])
+    clash = _Clash(int(same.sum()) - conflicting, conflicting, conflict)
+    return times_ms[keep], values[keep], clash

@@ -25,6 +25,8 @@ _PREFIX = "label."
 _RESERVED = frozenset({TIMESTAMP, VALUE, DERIVED})
 _FLAG_SET = frozenset({"true", "1"})
 # 10^11 ms is March 1973: no cluster recorded data then, but in seconds it is the year 5138.
+# Up to so many numbers a table of all of them is cheaper than a sort of those that occur.
+_TABLE = 1 << 22
 _SECONDS_BELOW = 100_000_000_000
 
 SECONDS_NOTICE = (
@@ -50,17 +52,17 @@ def label_of_column(column: str) -> str:
     return column.removeprefix(_PREFIX)
 
 
-def labels_of_row(columns: Sequence[str], values: Sequence[str]) -> Labels:
+def labels_of_row(columns: Sequence[str], values: Sequence[str | None]) -> Labels:
     """A row's labels; without a metric name it is called `value`.
 
     The flag of what rules recorded stays among them as DERIVED="1" until the series are split.
     """
-    found = {}
+    found: dict[str, str] = {}
     for column, value in zip(columns, values, strict=True):
         if column == DERIVED:
-            found[DERIVED] = "1" if value.lower() in _FLAG_SET else ""
+            found[DERIVED] = "1" if (value or "").lower() in _FLAG_SET else ""
         else:
-            found[label_of_column(column)] = value
+            found[label_of_column(column)] = value or ""
     if not found.get(METRIC_NAME):
         found[METRIC_NAME] = DEFAULT_NAME
     return Labels(found)
@@ -89,13 +91,8 @@ def number_codes(
 
     Labels are built once per distinct combination.
     """
-    import pandas as pd
-
-    combined: Int64Array = np.zeros(rows, dtype=np.int64)
-    for codes, distinct in columns.values():
-        # Renumber after each column, so that the product of two cardinalities never overflows.
-        combined = pd.factorize(combined * np.int64(len(distinct)) + codes)[0].astype(np.int64)
-    _, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
+    codes = [(own, len(distinct)) for own, distinct in columns.values()]
+    first, inverse = distinct_rows(codes, rows)
     names = tuple(columns)
     numbers = np.array(
         [
@@ -108,5 +105,34 @@ def number_codes(
         ],
         dtype=np.int64,
     )
-    found: Int64Array = numbers[inverse.reshape(-1)]
+    found: Int64Array = numbers[inverse]
     return found
+
+
+def distinct_rows(
+    columns: Sequence[tuple[Int64Array, int]], rows: int
+) -> tuple[Int64Array, Int64Array]:
+    """Columns of codes as (codes >= 0, how many there are): a row of each distinct combination, and
+    per row the number of its combination.
+    """  # noqa: D205 - one sentence
+    numbers: Int64Array = np.zeros(rows, dtype=np.int64)
+    count = 1
+    for codes, size in columns:
+        # Renumbered after each column, so that the product of two cardinalities never overflows.
+        numbers, count = _renumbered(numbers * np.int64(size) + codes, count * size)
+    first = np.zeros(count, dtype=np.int64)
+    # Of several rows the first one written last stays.
+    first[numbers[::-1]] = np.arange(rows - 1, -1, -1)
+    return first, numbers
+
+
+def _renumbered(numbers: Int64Array, bound: int) -> tuple[Int64Array, int]:
+    """Numbers below a bound, those that occur renumbered from 0, and how many occur."""
+    if bound > _TABLE:
+        distinct, inverse = np.unique(numbers, return_inverse=True)
+        return inverse.reshape(-1).astype(np.int64), distinct.size
+    occurs = np.zeros(bound, dtype=np.bool_)
+    occurs[numbers] = True
+    ranks = np.cumsum(occurs) - 1
+    found: Int64Array = ranks[numbers]
+    return found, int(occurs.sum())

@@ -10,7 +10,8 @@ from engine.dataset.csv_form import read_csv
 from engine.dataset.dataset import MemoryDataset, merge
 from engine.dataset.errors import DataError
 from engine.dataset.exposition import read_exposition
-from engine.dataset.parquet_form import is_parquet, read_parquet
+from engine.dataset.parquet_form import is_parquet
+from engine.dataset.parquet_reading import read_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

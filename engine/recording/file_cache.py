@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.dataset.dataset import MemoryDataset
 from engine.dataset.errors import DataError
-from engine.dataset.parquet_form import read_parquet
+from engine.dataset.parquet_reading import read_parquet
 from engine.recording.hourly import read_events
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class FileCache:
             # Retention may have removed the file since the manifest was read.
             if not Path(path).exists():
                 return MemoryDataset(())
-            found = read_parquet(path, name)
+            found = read_parquet(path, frozenset({name}) if name else None)
             _check_times(path, found, start_ms, end_ms)
             return found
 

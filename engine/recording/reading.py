@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.dataset.dataset import MemoryDataset, chosen, union
 from engine.dataset.errors import DataError
-from engine.dataset.parquet_form import read_parquet
+from engine.dataset.parquet_reading import read_parquet
 from engine.matching import Selection
 from engine.recording.file_cache import FileCache
 from engine.recording.hourly import journal_name, journals, series_of

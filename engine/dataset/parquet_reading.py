@@ -1,0 +1,334 @@
+"""Parquet in long form, read: row groups in threads, series as slices of what was decoded.
+
+Rows that lie series by series, as we write them, are cut where a label's code changes: no row is
+sorted, compared as text or copied.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from engine.dataset.assembly import SHORT_RUN, Assembly
+from engine.dataset.dataset import MemoryDataset, split_derived
+from engine.dataset.errors import DataError
+from engine.dataset.long_form import (
+    DEFAULT_NAME,
+    SECONDS_NOTICE,
+    TIMESTAMP,
+    VALUE,
+    distinct_rows,
+    label_columns,
+    labels_of_row,
+    looks_like_seconds,
+)
+from engine.dataset.times import (
+    EARLIEST_MS,
+    LATEST_MS,
+    NAIVE_NOTICE,
+    TIME_HINT,
+    out_of_calendar,
+    parse_times,
+)
+from engine.dataset.values import parse_values
+from engine.labels import METRIC_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from engine.series import Float64Array, Int64Array
+
+Column: TypeAlias = Any  # pyarrow ships no types
+# Decoding is bound by memory: more threads than this win nothing.
+_MOST_THREADS = 4
+
+
+def read_parquet(path: str, names: frozenset[str] | None = None) -> MemoryDataset:
+    """Read a file; with `names`, only the row groups that may hold one of these metrics.
+
+    Raises DataError.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            return _Reader(path, file, names).read()
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise DataError(
+            path,
+            f"is not readable as Parquet ({_first_line(error)})",
+            "is the file complete? a recording's hourly file can be removed, its hour is then "
+            "missing",
+        ) from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Decoded rows. `keys`: label texts by series number; `numbers` and `edges` say which rows are
+    whose: a number per run between two edges, or, without edges, per row.
+    """  # noqa: D205 - one sentence
+
+    times_ms: Int64Array
+    values: Float64Array
+    keys: Sequence[tuple[str | None, ...]]
+    numbers: Int64Array
+    edges: Sequence[int] | None
+    notices: Sequence[str]
+
+
+class _Reader:
+    def __init__(self, path: str, file: Column, names: frozenset[str] | None) -> None:
+        self.path, self.file, self.names = path, file, names
+
+    def read(self) -> MemoryDataset:
+        columns = list(self.file.schema_arrow.names)
+        for needed in (TIMESTAMP, VALUE):
+            if needed not in columns:
+                raise DataError(
+                    self.path,
+                    f"there is no column '{needed}' (columns: {', '.join(columns)})",
+                    "long form has the columns timestamp and value; __name__ and every other "
+                    "column are labels",
+                )
+        labels = label_columns(columns)
+        assembly = Assembly()
+        notices: dict[str, None] = {}
+        for rows in self._decoded(columns, labels):
+            if isinstance(rows, int):
+                assembly.skip(rows)
+                continue
+            notices.update(dict.fromkeys(rows.notices))
+            own = [assembly.number(labels_of_row(labels, key)) for key in rows.keys]
+            numbers = np.array(own, dtype=np.int64)[rows.numbers]
+            if rows.edges is None:
+                assembly.add(numbers, rows.times_ms, rows.values)
+            else:
+                assembly.add_runs(numbers.tolist(), rows.edges, rows.times_ms, rows.values)
+        found = assembly.build()
+        for notice in found.notices(lambda conflict: f"{self.path}: row {conflict.row + 1}"):
+            notices[notice] = None
+        series, derived = split_derived(found.series)
+        return MemoryDataset(series, tuple(notices), derived=derived)
+
+    def _decoded(self, columns: Sequence[str], labels: Sequence[str]) -> Iterator[_Rows | int]:
+        """What each row group holds, in order; of one that need not be read how many rows."""
+        metadata = self.file.metadata
+        sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        firsts = [0, *np.cumsum(sizes).tolist()]
+        wanted = [size > 0 and self._may_hold(group, columns) for group, size in enumerate(sizes)]
+        threads = min(len(os.sched_getaffinity(0)), _MOST_THREADS, sum(wanted))
+        with ThreadPoolExecutor(max(threads, 1)) as pool:
+            try:
+                tasks = deque(
+                    pool.submit(self._group, group, labels, firsts[group], threads)
+                    if wanted[group]
+                    else size
+                    for group, size in enumerate(sizes)
+                )
+                while tasks:
+                    task = tasks.popleft()
+                    yield task if isinstance(task, int) else task.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _may_hold(self, group: int, columns: Sequence[str]) -> bool:
+        if self.names is None or METRIC_NAME not in columns or DEFAULT_NAME in self.names:
+            return True
+        metadata = self.file.metadata.row_group(group)
+        for position in range(metadata.num_columns):
+            column = metadata.column(position)
+            if column.path_in_schema == METRIC_NAME:
+                found = column.statistics
+                if found is None or not found.has_min_max or found.null_count:
+                    return True
+                return any(found.min <= name <= found.max for name in self.names)
+        return True
+
+    def _group(self, group: int, labels: Sequence[str], first_row: int, threads: int) -> _Rows:
+        """A row group, read through a file of its own, as threads need it."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        schema = self.file.schema_arrow
+        texts = [
+            name
+            for name in labels
+            if pa.types.is_string(schema.field(name).type)
+            or pa.types.is_large_string(schema.field(name).type)
+        ]
+        with pq.ParquetFile(
+            self.path,
+            metadata=self.file.metadata,
+            read_dictionary=texts,  # as codes at once, which is how the file has it
+            page_checksum_verification=True,
+        ) as file:
+            table = file.read_row_group(group, use_threads=threads == 1)
+        return _Decoder(self.path, first_row).rows(table, labels)
+
+
+@dataclass(slots=True)
+class _Decoder:
+    """Columns of a row group to arrays; `row`: where in the file they begin."""
+
+    path: str
+    row: int
+    notices: dict[str, None] = field(default_factory=dict)
+
+    def rows(self, table: Column, labels: Sequence[str]) -> _Rows:
+        times_ms = self._times(table.column(TIMESTAMP))
+        values = self._values(table.column(VALUE))
+        if looks_like_seconds(times_ms):
+            self.notices[SECONDS_NOTICE] = None
+        codes, texts = [], []
+        for name in labels:
+            numbers, distinct = self._codes(name, table.column(name))
+            codes.append(numbers)
+            texts.append(distinct)
+        edges, firsts, numbers = _runs(codes, [len(own) for own in texts], table.num_rows)
+        columns = [_texts(own, code[firsts]) for code, own in zip(codes, texts, strict=True)]
+        keys = list(zip(*columns, strict=True)) if columns else [()] * len(firsts)
+        return _Rows(times_ms, values, keys, numbers, edges, tuple(self.notices))
+
+    def _complete(self, name: str, column: Column) -> Column:
+        if column.null_count:
+            row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+            raise DataError(
+                f"{self.path}: row {self.row + row + 1}",
+                f"the {name} is missing (null)",
+                "leave the row out, or write NaN or a staleness marker",
+            )
+        return column.combine_chunks()
+
+    def _times(self, column: Column) -> Int64Array:
+        import pyarrow as pa
+
+        kind = column.type
+        column = self._complete(TIMESTAMP, column)
+        if pa.types.is_timestamp(kind):
+            if kind.tz is None:
+                self.notices[NAIVE_NOTICE] = None
+            column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+        elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            texts = column.to_pylist()
+            times, naive, bad = parse_times(texts)
+            if bad is not None:
+                raise DataError(
+                    f"{self.path}: row {self.row + bad + 1}",
+                    f"cannot read the timestamp '{texts[bad]}'",
+                    TIME_HINT,
+                )
+            if naive:
+                self.notices[NAIVE_NOTICE] = None
+            return times
+        elif pa.types.is_floating(kind):
+            numbers = _numbers(column.cast(pa.float64()), "f8")
+            bad_rows = ~((numbers >= EARLIEST_MS) & (numbers <= LATEST_MS))
+            if bad_rows.any():
+                row = int(np.argmax(bad_rows))
+                raise DataError(
+                    f"{self.path}: row {self.row + row + 1}",
+                    f"cannot read the timestamp {numbers[row]}",
+                    TIME_HINT,
+                )
+            whole: Int64Array = np.floor(numbers).astype(np.int64)
+            return whole
+        elif not pa.types.is_integer(kind):
+            raise DataError(
+                self.path,
+                f"the column timestamp is of type {kind}",
+                "unix milliseconds as int64, or a timestamp type",
+            )
+        found: Int64Array = _numbers(column.cast(pa.int64()), "i8")
+        wrong = out_of_calendar(found)
+        if wrong is not None:
+            raise DataError(
+                f"{self.path}: row {self.row + wrong + 1}",
+                f"cannot read the timestamp {found[wrong]}",
+                TIME_HINT,
+            )
+        return found
+
+    def _values(self, column: Column) -> Float64Array:
+        import pyarrow as pa
+
+        kind = column.type
+        column = self._complete(VALUE, column)
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            texts = column.to_pylist()
+            values, bad = parse_values(texts)
+            if bad is not None:
+                raise DataError(
+                    f"{self.path}: row {self.row + bad + 1}",
+                    f"cannot read the value '{texts[bad]}'",
+                )
+            return values
+        if not (
+            pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)
+        ):
+            raise DataError(self.path, f"the column value is of type {kind}", "use float64")
+        if kind != pa.float64():
+            column = column.cast(pa.float64(), safe=False)
+        found: Float64Array = _numbers(column, "f8")
+        return found
+
+    def _codes(self, name: str, column: Column) -> tuple[Int64Array, Column]:
+        """Codes, -1 for none, and the text of each."""
+        import pyarrow as pa
+
+        if pa.types.is_nested(column.type):
+            raise DataError(
+                self.path, f"the column '{name}' is of type {column.type}", "labels are text"
+            )
+        encoded = column.combine_chunks()
+        if not pa.types.is_dictionary(encoded.type):
+            encoded = encoded.dictionary_encode()
+        indices = encoded.indices.fill_null(-1) if encoded.null_count else encoded.indices
+        width = indices.type.bit_width // 8
+        return _numbers(indices, f"i{width}"), encoded.dictionary.cast(pa.string())
+
+
+def _runs(
+    codes: Sequence[Int64Array], counts: Sequence[int], rows: int
+) -> tuple[list[int] | None, Int64Array, Int64Array]:
+    """Where series begin and end, a row of each series, and whose each run is.
+
+    Where runs are short, rows are numbered one by one instead, and there are no edges.
+    """
+    changed = np.zeros(max(rows - 1, 0), dtype=np.bool_)
+    for own, count in zip(codes, counts, strict=True):
+        if count > 1 or own[0] < 0 or own.min() < 0:
+            changed |= own[1:] != own[:-1]
+    starts = np.concatenate([[0], np.flatnonzero(changed) + 1])
+    if starts.size * SHORT_RUN <= rows or starts.size == 1:
+        return [*starts.tolist(), rows], starts, np.arange(starts.size)
+    firsts, numbers = distinct_rows(
+        [(own.astype(np.int64) + 1, count + 1) for own, count in zip(codes, counts, strict=True)],
+        rows,
+    )
+    return None, firsts, numbers
+
+
+def _texts(distinct: Column, codes: Int64Array) -> list[str | None]:
+    """The text of each code, None for -1: one by one, for `pa.array` would import pandas."""
+    known: dict[int, str | None] = {
+        code: distinct[code].as_py() if code >= 0 else None for code in set(codes.tolist())
+    }
+    return [known[code] for code in codes.tolist()]
+
+
+def _numbers(column: Column, dtype: str) -> Any:
+    """A column of numbers without nulls as it lies in memory.
+
+    Not `to_numpy`, which imports pandas.
+    """
+    return np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * int(dtype[-1]))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
