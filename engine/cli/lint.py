@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rules.durations import DurationError, parse_duration
 from rules.errors import StallwatchError
 from rules.fields import did_you_mean
-from rules.lint import CODES, Settings, lint, page, recorded_names
+from rules.lint import CODES, Settings, lint, page, recorded_flows
 
 if TYPE_CHECKING:
     import argparse
@@ -42,7 +42,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 def findings(files: Sequence[RuleFile], settings: Settings) -> dict[str, tuple[Problem, ...]]:
     """What lint finds, by file; each hint ends with the page that explains the finding."""
-    recorded = recorded_names(files)
+    recorded = recorded_flows(files)
     return {file.path: tuple(map(_with_page, lint(file, settings, recorded))) for file in files}
 
 

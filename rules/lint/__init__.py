@@ -9,34 +9,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rules.lint.catalogue import CHECKS, CODES, page
-from rules.lint.subject import Data, Settings, subjects
-from rules.model import RecordingRule
+from rules.lint.subject import Data, Settings, recorded_flows, subjects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping
 
+    from rules.lint.label_flow import Flow
     from rules.model import RuleFile
     from rules.source import Problem
 
-__all__ = ["CODES", "Data", "Settings", "lint", "page", "recorded_names"]
+__all__ = ["CODES", "Data", "Settings", "lint", "page", "recorded_flows"]
 
 DEFAULT = Settings()
 
 
 def lint(
-    file: RuleFile, settings: Settings = DEFAULT, recorded: Iterable[str] = ()
+    file: RuleFile, settings: Settings = DEFAULT, recorded: Mapping[str, Flow] | None = None
 ) -> tuple[Problem, ...]:
-    """All findings of a file, in file order. `recorded`: what rules of other files record."""
-    names = frozenset(recorded) | recorded_names([file])
+    """All findings of a file, in file order. `recorded`: see `recorded_flows`, of all files."""
     found: dict[Problem, None] = {}
-    for subject in subjects(file, settings, names):
+    flows = recorded_flows([file]) if recorded is None else recorded
+    for subject in subjects(file, settings, flows):
         for check in CHECKS:
             if check.CODE not in subject.ignored:
                 found.update(dict.fromkeys(check.check(subject)))
     return tuple(sorted(found, key=lambda problem: problem.span))
-
-
-def recorded_names(files: Sequence[RuleFile]) -> frozenset[str]:
-    """The metric names that the files' recording rules write."""
-    rules = (rule for file in files for group in file.groups for rule in group.rules)
-    return frozenset(rule.name for rule in rules if isinstance(rule, RecordingRule))

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from rules.lint.bounds import bounds
 from rules.lint.label_flow import flow
 from rules.lint.presence import ABSENCE, Known, Presence, presence
-from rules.promql.ast import Call, children
+from rules.promql.ast import Call, VectorSelector, children
 from rules.promql.walk import walk
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rules.lint.intervals import Interval
     from rules.lint.label_flow import Flow
     from rules.lint.presence import Reason
@@ -22,10 +24,14 @@ class Analysis:
 
     `impossible`: why parts never give anything. `certain`: comparisons that hold whatever
     the values. Parts inside `absent` are left out of both: there nothing is what is hoped for.
+    `recorded`: the labels of series that rules record, by name.
     """
 
-    def __init__(self, expr: Expr, sample_interval_ms: int) -> None:
+    def __init__(
+        self, expr: Expr, sample_interval_ms: int, recorded: Mapping[str, Flow] | None = None
+    ) -> None:
         self.expr = expr
+        recorded = recorded or {}
         self.impossible: list[Reason] = []
         self.certain: list[Reason] = []
         self._flows: dict[int, Flow] = {}
@@ -36,7 +42,10 @@ class Analysis:
         # A parent comes before its children: backwards, every child is known first.
         for node in reversed(list(walk(expr))):
             own = id(node)
-            self._flows[own] = flow(node, self.flow)
+            labels = flow(node, self.flow)
+            if isinstance(node, VectorSelector) and node.name and node.name in recorded:
+                labels = recorded[node.name].with_fixed(labels.fixed)
+            self._flows[own] = labels
             self._bounds[own] = bounds(node, self.bounds)
             self._presence[own], reason = presence(node, known)
             if reason is not None and own not in hidden:

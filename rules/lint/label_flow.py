@@ -75,6 +75,10 @@ class Flow:
         names = self.names - given if self.is_open else self.names | given
         return Flow(self.is_open, names, {k: v for k, v in self.fixed.items() if k not in given})
 
+    def with_fixed(self, values: Mapping[str, str]) -> Flow:
+        """The elements that have these values."""
+        return Flow(self.is_open, self.names, {**self.fixed, **values})
+
     def either(self, other: Flow) -> Flow:
         """Elements of both kinds."""
         candidates = {*self.fixed, *other.fixed}

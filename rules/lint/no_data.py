@@ -50,7 +50,7 @@ def check(subject: Subject) -> Iterator[Problem]:
     if data is None:
         return
     for selector in _asked(subject.rule.expression.tree):
-        if selector.name in subject.recorded | _WRITTEN_BY_ALERTS:
+        if selector.name in subject.recorded or selector.name in _WRITTEN_BY_ALERTS:
             continue
         if data.matches(selector.matchers):
             continue

@@ -6,17 +6,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from rules.document import Mapping, Scalar, Sequence, compose
+from rules.document import Mapping as YamlMapping
+from rules.document import Scalar, Sequence, compose
 from rules.groups import place
 from rules.lint.analysis import Analysis
+from rules.lint.label_flow import NAME
 from rules.model import AlertingRule
 from rules.source import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from collections.abc import Sequence as Items
 
     from rules.document import Document, Entry, Node
+    from rules.lint.label_flow import Flow
     from rules.model import Group, Rule, RuleFile
     from rules.promql.ast import Matcher
     from rules.source import Span
@@ -61,19 +64,20 @@ class TemplateText:
 
 @dataclass(frozen=True)
 class Subject:
-    """One rule. `recorded`: the names that any rule under check records."""
+    """One rule. `recorded`: the labels of what any rule under check records, by name."""
 
     rule: Rule
     group: Group
     file: RuleFile
     settings: Settings
-    recorded: frozenset[str] = frozenset()
-    mapping: Mapping | None = field(default=None, repr=False)
+    recorded: Mapping[str, Flow] = field(default_factory=dict)
+    mapping: YamlMapping | None = field(default=None, repr=False)
 
     @cached_property
     def analysis(self) -> Analysis:
         """What can be said of its expression."""
-        return Analysis(self.rule.expression.tree, self.settings.sample_interval_ms)
+        interval_ms = self.settings.sample_interval_ms
+        return Analysis(self.rule.expression.tree, interval_ms, self.recorded)
 
     @property
     def interval_ms(self) -> int:
@@ -121,12 +125,27 @@ class Subject:
 
     def _entries(self, section: str) -> tuple[Entry, ...]:
         entry = None if self.mapping is None else self.mapping.get(section)
-        if entry is None or not isinstance(entry.value, Mapping):
+        if entry is None or not isinstance(entry.value, YamlMapping):
             return ()
         return entry.value.entries
 
 
-def subjects(file: RuleFile, settings: Settings, recorded: frozenset[str]) -> Iterator[Subject]:
+def recorded_flows(files: Items[RuleFile]) -> dict[str, Flow]:
+    """What labels the series have that the files' recording rules write, by name."""
+    found: dict[str, Flow] = {}
+    for file in files:
+        for group in file.groups:
+            for rule in group.rules:
+                if isinstance(rule, AlertingRule):
+                    continue
+                own = Analysis(rule.expression.tree, 0, found).flow(rule.expression.tree)
+                own = own.without([NAME]).adding(NAME, *rule.labels)
+                own = own.with_fixed({**rule.labels, NAME: rule.name})
+                found[rule.name] = found[rule.name].either(own) if rule.name in found else own
+    return found
+
+
+def subjects(file: RuleFile, settings: Settings, recorded: Mapping[str, Flow]) -> Iterator[Subject]:
     """The rules of a file, in order."""
     mappings = _mappings(compose(file.source))
     for group in file.groups:
@@ -134,12 +153,12 @@ def subjects(file: RuleFile, settings: Settings, recorded: frozenset[str]) -> It
             yield Subject(rule, group, file, settings, recorded, mappings.get(rule.span))
 
 
-def _mappings(document: Document) -> dict[Span, Mapping]:
-    found: dict[Span, Mapping] = {}
+def _mappings(document: Document) -> dict[Span, YamlMapping]:
+    found: dict[Span, YamlMapping] = {}
     pending: list[Node] = [] if document.root is None else [document.root]
     while pending:
         node = pending.pop()
-        if isinstance(node, Mapping):
+        if isinstance(node, YamlMapping):
             found.setdefault(node.span, node)
             pending += [entry.value for entry in node.entries]
         elif isinstance(node, Sequence):

@@ -96,6 +96,20 @@ def test_an_annotation_leaves_a_finding_out() -> None:
     assert findings("        for: 20s\n", Settings(ignored=frozenset({"for-below-interval"}))) == []
 
 
+def test_a_label_that_a_recording_rule_dropped_is_found_as_well() -> None:
+    text = (
+        "      - record: task:retrans\n"
+        "        expr: sum by (task_id) (rate(tcp_retrans_total[5m]))\n"
+        "        labels: {tier: '1'}\n"
+        "      - alert: B\n"
+        "        expr: task:retrans > 1\n"
+        "        annotations: {summary: '{{ $labels.tier }} {{ $labels.rank }}'}\n"
+    )
+    assert [(code, place) for code, place, _ in findings(text)] == [
+        ("label-not-in-result", "$labels.rank")
+    ]
+
+
 def test_an_operators_object_is_read_like_a_file(tmp_path: Path) -> None:
     inner = "\n".join(f"  {line}" for line in RULE.splitlines())
     text = f"apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nspec:\n{inner}\n"
