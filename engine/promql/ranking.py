@@ -33,7 +33,8 @@ def ranked(context: Context, node: Aggregate) -> Partial:
     groups = Groups.of(frame.labels, node)
     kept = np.zeros(frame.present.shape, dtype=np.bool_)
     shown: list[int] = []
-    for rows in groups.members:
+    for members in groups.members:
+        rows = _by_labels(members, frame.labels)
         order = _order(frame.values[rows], frame.present[rows], descending=node.op == "topk")
         position = np.argsort(order, axis=0)
         kept[rows] = frame.present[rows] & (position < limits)
@@ -43,6 +44,15 @@ def ranked(context: Context, node: Aggregate) -> Partial:
     if frame.steps == 1:
         return result.take(shown, ordered=True)
     return result.without_absent()
+
+
+def _by_labels(rows: IndexArray, labels: tuple[Labels, ...]) -> IndexArray:
+    """Rows ordered by labels, as a selector gives them.
+
+    Among equals the first wins, and which is first must not depend on what else is on the axis.
+    """
+    order = sorted(range(rows.size), key=lambda at: labels[rows[at]].pairs)
+    return rows[order]
 
 
 def _order(values: Float64Array, present: BoolArray, *, descending: bool) -> IndexArray:

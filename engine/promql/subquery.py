@@ -22,7 +22,8 @@ def windows(context: Context, query: Subquery) -> Windows:
     """
     end = context.reference_times(query.at, query.offset)
     inner = context.on(_multiples(context, query, end))
-    frame = inner.frame(query.expr)
+    # Rows that an operation made equal, each present at its own steps, are one series here.
+    frame = inner.frame(query.expr).merged(query.span)
     times = inner.times_ms
     series = (
         (times, frame.values[row]) if seen.all() else (times[seen], frame.values[row][seen])

@@ -1,0 +1,1 @@
+"""A slow, obvious evaluator of PromQL: one step, one series, one sample at a time."""
