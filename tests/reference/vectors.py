@@ -107,8 +107,8 @@ def partners(
     matching: VectorMatching, lhs: Elements, rhs: Elements, *, swapped: bool
 ) -> list[tuple[Element, Element]]:
     """Which element of the "many" side goes with which of the "one" side, `fill` included."""
-    fill_left = getattr(matching, "fill_left", None)
-    fill_right = getattr(matching, "fill_right", None)
+    fill_left = matching.fill_left
+    fill_right = matching.fill_right
     many, one = (rhs, lhs) if swapped else (lhs, rhs)
     fill_many, fill_one = (fill_right, fill_left) if swapped else (fill_left, fill_right)
     by_key: dict[Labels, Element] = {}
