@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -134,6 +134,31 @@ class Queryable(Protocol):
 
         Sorted by labels. A matcher that accepts "" also accepts a series without the label.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Plain series that were sampled together, as one matrix: what a live window holds.
+
+    `labels`: S label sets, sorted; the same tuple object from one call to the next as long as it is
+    the same series, so that what is worked out from labels need not be worked out again.
+    `timestamps_ms`: int64[N]. `values`: float64[S, N], staleness markers included. `present`:
+    bool[S, N], or None where every series has a sample at every time. A row may have none at all.
+    """
+
+    labels: tuple[Labels, ...]
+    timestamps_ms: Int64Array
+    values: Float64Array
+    present: BoolArray | None = None
+
+
+@runtime_checkable
+class Tabular(Protocol):
+    """A Queryable that can hand out its series without an object for each."""
+
+    def table(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> Table | None:
+        """What `select` gives, as a matrix; None if it is to be asked instead."""
         ...
 
 

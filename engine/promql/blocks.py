@@ -45,10 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
     from concurrent.futures import Future
 
-    from engine.labels import Labels
     from engine.promql.context import Context, Partial
-    from engine.series import Series
-    from rules.promql.ast import Matcher
+    from engine.promql.rows import Rows
 
     Evaluate: TypeAlias = Callable[[Expr, Context], Partial]
 
@@ -110,17 +108,6 @@ def plan(expr: Expr) -> Plan | None:
         (at,) = rows
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """A Queryable of these series, whatever is asked: a plan has one selector."""
-
-    series: Sequence[Series]
-
-    def select(self, _matchers: Sequence[Matcher], _start_ms: int, _end_ms: int) -> list[Series]:
-        """All of them."""
-        return list(self.series)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """The rows first, first + 1, … of a row-wise expression, before absent ones are dropped."""
@@ -131,11 +118,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Execution:
-    """A plan with its series at hand: `labels` of all rows, and `parts()` that compute them."""
+    """A plan with its series at hand, and `parts()` that compute its rows."""
 
     context: Context
     plan: Plan
-    series: Sequence[Series]
+    rows: Rows
     hoisted: Mapping[int, Partial]
     evaluate: Evaluate
 
@@ -146,19 +133,14 @@ class Execution:
         inner = context
         for query in how.nesting:
             inner = inner.on(steps_of(inner, query))
-        return cls(context, how, selection.series_of(inner, how.leaf), hoisted, evaluate)
-
-    @property
-    def labels(self) -> tuple[Labels, ...]:
-        """The labels of every row."""
-        return tuple(one.labels for one in self.series)
+        return cls(context, how, selection.rows_of(inner, how.leaf), hoisted, evaluate)
 
     def parts(self) -> Generator[Part, None, None]:
         """All rows, in order, with what they are annotated with.
 
         Raises EvaluationError as the first of them in order does.
         """
-        options, count = self.context.options, len(self.series)
+        options, count = self.context.options, len(self.rows.labels)
         height = self._height()
         starts = range(0, count, height) if count else range(1)
         if options.workers > 1 and len(starts) > 1:
@@ -193,7 +175,7 @@ class Execution:
         notes = Annotations(self.context.options.source)
         context = replace(
             self.context,
-            queryable=Rows(self.series[start : start + height]),
+            rows=self.rows.between(start, start + height),
             notes=notes,
             dispatch=self._dispatch,
         )
@@ -207,16 +189,15 @@ class Execution:
 
     def _height(self) -> int:
         """How many series a block has: as many as stay in cache."""
-        count = len(self.series)
         if not self.context.options.delayed_name_removal and self._names_matter():
-            return max(1, count)
-        longest = max((one.timestamps_ms.size for one in self.series), default=0)
-        width = max(1, self.context.steps, longest)
+            return max(1, len(self.rows.labels))
+        width = max(1, self.context.steps, self.rows.longest)
         return max(1, self.context.options.block_cells // width)
 
     def _names_matter(self) -> bool:
         """Whether rows could become equal when names go: then one row depends on others."""
-        return len({unnamed(one.labels) for one in self.series}) < len(self.series)
+        labels = self.rows.labels
+        return len(set(map(unnamed, labels))) < len(labels)
 
 
 def stacked(execution: Execution) -> Frame:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.promql.annotations import Annotations
+    from engine.promql.rows import Rows
     from engine.series import Float64Array, Int64Array, Queryable
     from rules.promql.ast import At, Duration, Expr
     from rules.source import Source, Span
@@ -48,7 +49,8 @@ class Context:
     """One expression on one set of times.
 
     `times_ms`: int64[T], where the expression at hand is evaluated; inside a subquery these are
-    its own steps, while `start_ms` and `end_ms` stay the query's.
+    its own steps, while `start_ms` and `end_ms` stay the query's. `rows`: what the one selector of
+    a row-wise expression is to see, where that is evaluated for some of its series.
     """
 
     times_ms: Int64Array
@@ -59,6 +61,7 @@ class Context:
     options: Options
     notes: Annotations
     dispatch: Callable[[Expr, Context], Partial]
+    rows: Rows | None = None
 
     @property
     def steps(self) -> int:

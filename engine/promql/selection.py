@@ -1,8 +1,4 @@
-"""Selectors: which sample, or which window of samples, each step sees.
-
-Series that were sampled together share one array of timestamps; whatever depends on times only
-(the newest sample before a step, a window's bounds) is then worked out once for all of them.
-"""
+"""Selectors: which sample, or which window of samples, each step sees."""
 
 from __future__ import annotations
 
@@ -13,15 +9,14 @@ import numpy as np
 
 from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
-from engine.promql.windows import Samples, Windows
-from engine.series import stale_mask
+from engine.promql.rows import Rows
+from engine.promql.windows import Windows
+from engine.series import Tabular, stale_mask
 from rules.promql.ast import VectorSelector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from engine.promql.context import Context
-    from engine.series import Float64Array, Int64Array, Series
+    from engine.series import Int64Array
     from rules.promql.ast import MatrixSelector
 
 
@@ -33,30 +28,6 @@ class Selected:
     sample_times_ms: Int64Array
 
 
-def group_by_times(
-    arrays: Iterable[tuple[Int64Array, Float64Array]],
-) -> list[Samples]:
-    """Series, as (timestamps, values), grouped by equal timestamps."""
-    keys: dict[tuple[int, int], bytes] = {}
-    # Held so that no address is reused while it stands for an array.
-    held: list[Int64Array] = []
-    groups: dict[bytes, tuple[Int64Array, list[int], list[Float64Array]]] = {}
-    for row, (times, values) in enumerate(arrays):
-        # Views of one array at one place need not be compared sample by sample.
-        place = (times.__array_interface__["data"][0], times.size)
-        key = keys.get(place)
-        if key is None:
-            key = keys[place] = times.tobytes()
-            held.append(times)
-        _, rows, columns = groups.setdefault(key, (times, [], []))
-        rows.append(row)
-        columns.append(values)
-    return [
-        Samples(np.array(rows, dtype=np.intp), times, np.stack(columns))
-        for times, rows, columns in groups.values()
-    ]
-
-
 def instant(context: Context, selector: VectorSelector) -> Selected:
     """The newest sample of each series in (t - look-back, t], at each step.
 
@@ -64,13 +35,13 @@ def instant(context: Context, selector: VectorSelector) -> Selected:
     """
     lookback = context.options.lookback_ms
     at = context.reference_times(selector.at, selector.offset)
-    series = _select(context, selector, at, lookback)
-    shape = (len(series), context.steps)
+    rows = rows_of(context, selector)
+    shape = (len(rows.labels), context.steps)
     context.require(shape[0] * shape[1], selector.span)
     values = np.zeros(shape)
     present = np.zeros(shape, dtype=np.bool_)
     times = np.zeros(shape, dtype=np.int64)
-    for group in group_by_times((one.timestamps_ms, one.values) for one in series):
+    for group in rows.samples():
         newest = np.searchsorted(group.timestamps_ms, at, side="right") - 1
         index = np.maximum(newest, 0)
         sampled = group.timestamps_ms[index]
@@ -81,8 +52,7 @@ def instant(context: Context, selector: VectorSelector) -> Selected:
         values[group.rows] = np.where(alive, found, 0.0)
         present[group.rows] = alive
         times[group.rows] = sampled
-    labels = tuple(one.labels for one in series)
-    return Selected(Frame(labels, values, present, (False,) * len(labels)), times)
+    return Selected(Frame(rows.labels, values, present, (False,) * shape[0]), times)
 
 
 def windows(context: Context, matrix: MatrixSelector) -> Windows:
@@ -91,35 +61,25 @@ def windows(context: Context, matrix: MatrixSelector) -> Windows:
     if selector.modifier is not None:
         raise EvaluationError(f"{selector.modifier} is not supported", matrix.span)
     end = context.reference_times(selector.at, selector.offset)
-    series = _select(context, selector, end, range_ms)
-    context.require(len(series) * context.steps, matrix.span)
-    labels = tuple(one.labels for one in series)
-    groups = group_by_times(_without_markers(one) for one in series)
-    return Windows(labels, (False,) * len(labels), tuple(groups), context.times_ms, end, range_ms)
+    rows = rows_of(context, matrix)
+    context.require(len(rows.labels) * context.steps, matrix.span)
+    groups = tuple(rows.without_markers())
+    drops = (False,) * len(rows.labels)
+    return Windows(rows.labels, drops, groups, context.times_ms, end, range_ms)
 
 
-def series_of(context: Context, leaf: VectorSelector | MatrixSelector) -> Sequence[Series]:
+def rows_of(context: Context, leaf: VectorSelector | MatrixSelector) -> Rows:
     """The series that a selector reads at all of the context's times."""
+    if context.rows is not None:
+        return context.rows
     if isinstance(leaf, VectorSelector):
         selector, range_ms = leaf, context.options.lookback_ms
     else:
         selector, range_ms = leaf.selector, leaf.range.milliseconds
-    return _select(
-        context, selector, context.reference_times(selector.at, selector.offset), range_ms
-    )
-
-
-def _select(
-    context: Context, selector: VectorSelector, at: Int64Array, range_ms: int
-) -> Sequence[Series]:
+    at = context.reference_times(selector.at, selector.offset)
     if not at.size:
-        return []
+        return Rows((), ())
     first, last = int(at.min()) - range_ms + 1, int(at.max())
-    return context.queryable.select(selector.matchers, first, last)
-
-
-def _without_markers(series: Series) -> tuple[Int64Array, Float64Array]:
-    stale = stale_mask(series.values)
-    if not stale.any():
-        return series.timestamps_ms, series.values
-    return series.timestamps_ms[~stale], series.values[~stale]
+    queryable, matchers = context.queryable, selector.matchers
+    table = queryable.table(matchers, first, last) if isinstance(queryable, Tabular) else None
+    return Rows.of(queryable.select(matchers, first, last) if table is None else table)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.promql.selection import group_by_times
-from engine.promql.windows import Windows
+from engine.promql.rows import without
+from engine.promql.windows import Samples, Windows
 
 if TYPE_CHECKING:
     from engine.promql.context import Context
@@ -24,12 +24,8 @@ def windows(context: Context, query: Subquery) -> Windows:
     inner = context.on(_multiples(context, query, end))
     # Rows that an operation made equal, each present at its own steps, are one series here.
     frame = inner.frame(query.expr).merged(query.span)
-    times = inner.times_ms
-    series = (
-        (times, frame.values[row]) if seen.all() else (times[seen], frame.values[row][seen])
-        for row, seen in enumerate(frame.present)
-    )
-    groups = tuple(group_by_times(series))
+    every = np.arange(len(frame.labels), dtype=np.intp)
+    groups = tuple(without(Samples(every, inner.times_ms, frame.values), ~frame.present))
     range_ms = query.range.milliseconds
     return Windows(frame.labels, frame.drops, groups, context.times_ms, end, range_ms)
 

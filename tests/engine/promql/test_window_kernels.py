@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from engine.labels import Labels
 from engine.promql.functions import over_time, rates, trends
-from engine.promql.selection import group_by_times
+from engine.promql.rows import Rows
 from engine.promql.windows import Kernel, Windows, fold
+from engine.series import Series
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,7 +192,8 @@ def run(
     arrays = [(np.array(times, dtype=np.int64), np.array(values)) for times, values in series]
     end = np.array(ends, dtype=np.int64)
     labels = tuple(Labels.of(row=str(row)) for row in range(len(series)))
-    groups = tuple(group_by_times(arrays))
+    found = [Series(own, *pair) for own, pair in zip(labels, arrays, strict=True)]
+    groups = tuple(Rows.of(found).samples())
     windows = Windows(labels, (False,) * len(labels), groups, end, end, width)
     with np.errstate(all="ignore"):
         values, present = fold(windows, kernel)
