@@ -29,9 +29,12 @@ NEUTRAL = -0.0
 LARGEST_PLAIN = 1e290
 
 
-def is_plain(values: Float64Array) -> bool:
+def is_plain(values: Float64Array, largest: float = LARGEST_PLAIN) -> bool:
     """Whether sums of these stay finite, so that nothing infinite has to be looked out for."""
-    return not values.size or bool(np.abs(values).max() <= LARGEST_PLAIN)
+    if not values.size:
+        return True
+    # NaN is neither.
+    return bool(values.max() <= largest and values.min() >= -largest)
 
 
 def two_sum(one: Float64Array, other: Float64Array) -> tuple[Float64Array, Float64Array]:

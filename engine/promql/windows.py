@@ -1,29 +1,42 @@
 """Sliding windows and the contract of the kernels that fold them.
 
-S series that share N timestamps, T steps. Window j holds samples lo[j] … hi[j] - 1. A kernel
-gets a `Block` and gives values[S, T] and present[S, T]; where present is False the value means
-nothing. Kernels see a few series at a time so that their working set stays in cache.
+A kernel gets a `Block`, S series and T steps, and gives values[S, T] and present[S, T]; where
+present is False the value means nothing. The series of a block share their timestamps, or each row
+has its own; either way a kernel works on all of them at once, and on few enough for its working
+set to stay in cache.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
+
+from engine.promql.bounds import NEVER, Bounds, Edges, IndexArray
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.labels import Labels
+    from engine.promql.cuts import Layout
     from engine.series import BoolArray, Float64Array, Int64Array
 
-IndexArray: TypeAlias = npt.NDArray[np.intp]
+__all__ = [
+    "Block",
+    "Bounds",
+    "BoundsCache",
+    "Edges",
+    "Folded",
+    "IndexArray",
+    "Kernel",
+    "Samples",
+    "Windows",
+    "fold",
+]
 
-# Cells of [series, step] per block: 64 KiB of float64, so that a kernel's half a dozen arrays stay
-# in a core's own cache.
-BLOCK_CELLS = 8_192
+# Cells of [series, step] or [series, sample] per block: 256 KiB of float64.
+BLOCK_CELLS = 32_768
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +46,29 @@ class Samples:
     rows: IndexArray
     timestamps_ms: Int64Array
     values: Float64Array
+
+
+@dataclass(slots=True, eq=False)
+class BoundsCache:
+    """The bounds of windows over timestamps that series share, for one evaluation."""
+
+    held: dict[tuple[int, ...], tuple[tuple[Int64Array, Int64Array], Bounds]] = field(
+        default_factory=dict
+    )
+
+    def bounds(self, timestamps_ms: Int64Array, end_ms: Int64Array, range_ms: int) -> Bounds:
+        """The bounds of these windows, worked out at most once for each array of times."""
+        key = (*_place(timestamps_ms), *_place(end_ms), range_ms)
+        found = self.held.get(key)
+        if found is None:
+            # The arrays are held so that no address is reused while it stands for them.
+            made = Edges.of(end_ms, range_ms).bounds(timestamps_ms)
+            found = self.held[key] = ((timestamps_ms, end_ms), made)
+        return found[1]
+
+
+def _place(array: Int64Array) -> tuple[int, int, int]:
+    return array.__array_interface__["data"][0], array.size, array.strides[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,136 +85,166 @@ class Windows:
     times_ms: Int64Array
     end_ms: Int64Array
     range_ms: int
+    cache: BoundsCache = field(default_factory=BoundsCache)
 
     def bounds(self, timestamps_ms: Int64Array) -> tuple[IndexArray, IndexArray]:
         """lo[T] and hi[T] for series with these timestamps."""
-        lo = np.searchsorted(timestamps_ms, self.end_ms - self.range_ms, side="right")
-        hi = np.searchsorted(timestamps_ms, self.end_ms, side="right")
-        return lo, np.maximum(hi, lo)
+        found = self.cache.bounds(timestamps_ms, self.end_ms, self.range_ms)
+        return found.lo, found.hi
+
+    def blocks(self, params: tuple[Float64Array, ...] = ()) -> Iterator[tuple[IndexArray, Block]]:
+        """Row numbers and the block of them, until every row has had its turn."""
+        single: list[Samples] = []
+        for group in self.groups:
+            if group.rows.size == 1:
+                single.append(group)
+                continue
+            bounds = self.cache.bounds(group.timestamps_ms, self.end_ms, self.range_ms)
+            height = self._height(group.timestamps_ms.size)
+            for start in range(0, group.rows.size, height):
+                rows = slice(start, start + height)
+                yield group.rows[rows], Block(bounds, group.values[rows], self.times_ms, params)
+        single.sort(key=lambda group: group.timestamps_ms.size)
+        edges = Edges.of(self.end_ms, self.range_ms) if single else None
+        while single and edges is not None:
+            height = self._height(single[-1].timestamps_ms.size)
+            # The longest first; what is much shorter is not filled up but has its turn later.
+            longest = single[-1].timestamps_ms.size
+            batch = [one for one in single[-height:] if 2 * one.timestamps_ms.size >= longest]
+            del single[-len(batch) :]
+            yield _of_rows(batch, edges, self.times_ms, params)
+
+    def _height(self, samples: int) -> int:
+        return max(1, BLOCK_CELLS // max(1, self.times_ms.size, samples))
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Columns start … stop - 1, in which `lo` grows by the same `stride` from each to the next.
-
-    There a kernel's next sample of every window is a strided view, not a copy.
-    """
-
-    start: int
-    stop: int
-    stride: int
-
-    @classmethod
-    def of(cls, lo: IndexArray) -> Run:
-        """The run around the middle of `lo`; the ends differ where data starts or stops."""
-        steps = np.diff(lo)
-        middle = steps.size // 2
-        if not steps.size or steps[middle] < 1:
-            return cls(0, 0, 1)
-        breaks = np.flatnonzero(steps != steps[middle])
-        after = int(np.searchsorted(breaks, middle))
-        start = int(breaks[after - 1]) + 1 if after else 0
-        stop = int(breaks[after]) + 1 if after < breaks.size else lo.size
-        return cls(start, stop, int(steps[middle]))
+def _of_rows(
+    batch: Sequence[Samples],
+    edges: Edges,
+    times_ms: Int64Array,
+    params: tuple[Float64Array, ...],
+) -> tuple[IndexArray, Block]:
+    """A block of series with timestamps of their own, filled up to the longest."""
+    rows = np.concatenate([one.rows for one in batch])
+    sizes = np.array([one.timestamps_ms.size for one in batch], dtype=np.intp)
+    shape = (len(batch), int(sizes.max()))
+    times = np.concatenate([one.timestamps_ms for one in batch])
+    values = np.concatenate([one.values[0] for one in batch])
+    if (sizes == shape[1]).all():
+        return rows, Block(
+            edges.bounds(times.reshape(shape), None), values.reshape(shape), times_ms, params
+        )
+    filled = np.arange(shape[1]) < sizes[:, None]
+    padded_times, padded_values = np.full(shape, NEVER), np.zeros(shape)
+    padded_times[filled], padded_values[filled] = times, values
+    return rows, Block(edges.bounds(padded_times, sizes), padded_values, times_ms, params)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """What a kernel works on. `params`: float64[T] for each scalar argument."""
+    """What a kernel works on. `params`: float64[T] for each scalar argument.
 
-    timestamps_ms: Int64Array
+    What depends on times only has a value per step, [T], if the series share their timestamps,
+    and one per series and step, [S, T], if they do not. Either broadcasts.
+    """
+
+    bounds: Bounds
     values: Float64Array
-    lo: IndexArray
-    hi: IndexArray
     times_ms: Int64Array
-    end_ms: Int64Array
-    range_ms: int
-    run: Run
     params: tuple[Float64Array, ...] = ()
 
     @property
+    def end_ms(self) -> Int64Array:
+        """Where each window ends, [T]."""
+        return self.bounds.edges.end_ms
+
+    @property
+    def range_ms(self) -> int:
+        """How long the windows are."""
+        return self.bounds.edges.range_ms
+
+    @property
     def widths(self) -> IndexArray:
-        """The number of samples in each window, [T]."""
-        return self.hi - self.lo
+        """The number of samples in each window."""
+        return self.bounds.widths
 
     @property
     def shape(self) -> tuple[int, int]:
         """(S, T)."""
-        return self.values.shape[0], self.lo.size
+        return self.values.shape[0], self.times_ms.size
 
-    def at(self, index: IndexArray | slice) -> Float64Array:
-        """values[:, index], not to be written to; an index out of range gives some value."""
-        if isinstance(index, slice):
-            return self.values[:, index]
-        if not self.timestamps_ms.size:
-            return np.zeros((self.values.shape[0], index.size))
-        return np.take(self.values, index, axis=1, mode="clip")
+    def with_values(self, values: Float64Array) -> Block:
+        """The same windows over other values, [S, N]."""
+        return replace(self, values=values)
 
-    def times_at(self, index: IndexArray | slice) -> Int64Array:
-        """timestamps[index]; an index out of range gives some time."""
-        if isinstance(index, slice):
-            return self.timestamps_ms[index]
-        if not self.timestamps_ms.size:
-            return np.zeros(index.size, dtype=np.int64)
-        return np.take(self.timestamps_ms, index, mode="clip")
+    @property
+    def layout(self) -> Layout:
+        """The windows cut in two."""
+        return self.bounds.cuts.layout(self.values.shape[0])
+
+    def oldest(self) -> Float64Array:
+        """Each window's first value, [S, T]; some value for an empty one."""
+        return self.pick(self.values, self.bounds.oldest)
+
+    def newest(self) -> Float64Array:
+        """Each window's last value, [S, T]; some value for an empty one."""
+        return self.pick(self.values, self.bounds.newest)
+
+    def at(self, index: IndexArray) -> Float64Array:
+        """The values of samples by number, as `lo` and `hi` count; out of range gives some."""
+        return self.pick(self.values, self._place(index))
+
+    def times_at(self, index: IndexArray) -> Int64Array:
+        """The times of samples by number; out of range gives some."""
+        return self.bounds.times_at(self._place(index))
+
+    @property
+    def lo(self) -> IndexArray:
+        """The number of each window's first sample."""
+        return self.bounds.lo
+
+    @property
+    def hi(self) -> IndexArray:
+        """One more than the number of each window's last sample."""
+        return self.bounds.hi
+
+    def _place(self, index: IndexArray) -> IndexArray:
+        inside = np.clip(index, 0, max(0, self.values.shape[1] - 1))
+        return inside if self.bounds.shared else self.bounds.place(inside)
+
+    def pick(self, values: Float64Array, place: IndexArray) -> Float64Array:
+        """What is known per sample, [S, N], at `bounds.oldest` or `newest`: [S, T]."""
+        if not values.shape[1]:
+            return np.zeros(self.shape)
+        if place.ndim == 1:
+            return np.take(values, place, axis=1)
+        return np.take(values, place)
 
     def where(self, mask: BoolArray) -> BoolArray:
-        """A mask over steps, [T], as one over series and steps, [S, T]."""
+        """What is known per step or per series and step, as [S, T]."""
         return np.broadcast_to(mask, self.shape)
 
-    def columns(self, chunk: slice) -> Block:
-        """The same series at some of the steps."""
-        return Block(
-            self.timestamps_ms,
-            self.values,
-            self.lo[chunk],
-            self.hi[chunk],
-            self.times_ms[chunk],
-            self.end_ms[chunk],
-            self.range_ms,
-            Run.of(self.lo[chunk]),
-            tuple(param[chunk] for param in self.params),
-        )
+    @property
+    def filled(self) -> BoolArray:
+        """Which windows hold any sample, [S, T]."""
+        return self.where(self.bounds.filled)
 
-    def walk(self, first: int = 0) -> Iterator[tuple[int, Columns, Columns]]:
+    @property
+    def several(self) -> BoolArray:
+        """Which windows hold two samples or more, [S, T]."""
+        return self.where(self.bounds.several)
+
+    def walk(self, first: int = 0) -> Iterator[tuple[int, IndexArray, BoolArray]]:
         """The samples of all windows side by side: their number `first`, `first` + 1, and so on.
 
-        Each item is (number, columns, index): the steps whose window has that sample, and where
-        it is. Folding in this order adds each window's samples from oldest to newest, one at a
-        time, exactly as a loop over the window would.
+        Each item is (number, index, exists): where that sample is, for `at` and `times_at`, and
+        which windows have it. Folding in this order meets each window's samples from oldest to
+        newest, one at a time, exactly as a loop over the window would.
         """
-        widths = self.widths
-        most = int(widths.max(initial=0))
-        for number in range(first, most):
-            for columns in self._split(np.flatnonzero(widths > number)):
-                if isinstance(columns, slice) and columns.stop <= self.run.stop:
-                    begin = int(self.lo[columns.start]) + number
-                    end = int(self.lo[columns.stop - 1]) + number + 1
-                    yield number, columns, slice(begin, end, self.run.stride)
-                else:
-                    yield number, columns, self.lo[columns] + number
-
-    def _split(self, columns: IndexArray) -> Iterator[Columns]:
-        """Columns as up to three pieces: before, inside (a slice) and after the run.
-
-        All columns are a slice in any case, so that kernels can work on them in place.
-        """
-        if columns.size == self.lo.size and not self.run.stop:
-            yield slice(0, columns.size)
-            return
-        low, high = np.searchsorted(columns, (self.run.start, self.run.stop)).tolist()
-        inside = columns[low:high]
-        if not inside.size or inside[-1] - inside[0] + 1 != inside.size:
-            yield columns
-            return
-        if low:
-            yield columns[:low]
-        yield slice(int(inside[0]), int(inside[-1]) + 1)
-        if high < columns.size:
-            yield columns[high:]
+        for number in range(first, self.bounds.most):
+            yield number, self.lo + number, self.widths > number
 
 
-Columns: TypeAlias = "IndexArray | slice"
 Folded: TypeAlias = "tuple[Float64Array, BoolArray]"
 Kernel: TypeAlias = "Callable[[Block], Folded]"
 
@@ -187,26 +253,9 @@ def fold(
     windows: Windows, kernel: Kernel, params: tuple[Float64Array, ...] = ()
 ) -> tuple[Float64Array, BoolArray]:
     """Run a kernel over every window of every series: values[S, T], present[S, T]."""
-    steps = windows.times_ms.size
-    shape = (len(windows.labels), steps)
+    shape = (len(windows.labels), windows.times_ms.size)
     values = np.zeros(shape)
     present = np.zeros(shape, dtype=np.bool_)
-    height = max(1, BLOCK_CELLS // max(1, steps))
-    for group in windows.groups:
-        lo, hi = windows.bounds(group.timestamps_ms)
-        run = Run.of(lo)
-        for start in range(0, group.rows.size, height):
-            rows = slice(start, start + height)
-            block = Block(
-                group.timestamps_ms,
-                group.values[rows],
-                lo,
-                hi,
-                windows.times_ms,
-                windows.end_ms,
-                windows.range_ms,
-                run,
-                params,
-            )
-            values[group.rows[rows]], present[group.rows[rows]] = kernel(block)
+    for rows, block in windows.blocks(params):
+        values[rows], present[rows] = kernel(block)
     return values, present

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.promql.cells import exact_mean, exact_sum, for_each, gathered, guarded
 from engine.promql.quantiles import quantile
-from engine.promql.summation import Mean, Sum, is_plain
+from engine.promql.running import window_extremes, window_sums
+from engine.promql.summation import NEUTRAL, Sum, add
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.promql.cells import Gathered
     from engine.promql.context import Context
     from engine.promql.frame import Frame
     from engine.promql.windows import Block, Folded, Kernel, Windows
@@ -19,42 +22,61 @@ if TYPE_CHECKING:
     from rules.promql.ast import Call
 
 
+# Sums of larger values, and sums that are smaller than this share of their largest value, are
+# added one by one in Prometheus' own order, since nothing but the order decides what they give.
+LARGEST_SUMMED = 1e100
+CANCELLED = 1e-14
+
+
 def sum_over_time(block: Block) -> Folded:
     """Compensated sum."""
-    total = Sum.zero(block.shape, plain=is_plain(block.values))
-    for _, columns, index in block.walk():
-        total.add(block.at(index), columns)
-    infinite = np.isinf(total.total)
-    return np.where(infinite, total.total, total.result()), block.where(block.widths > 0)
+    return guarded(block, _sums, exact_sum, LARGEST_SUMMED), block.filled
 
 
 def avg_over_time(block: Block) -> Folded:
     """Compensated mean that does not overflow."""
-    present = block.where(block.widths > 0)
-    first = block.at(block.lo)
-    if is_plain(block.values):
-        total = Sum.of(first, plain=True)
-        for _, columns, index in block.walk(first=1):
-            total.add(block.at(index), columns)
-        return total.total / block.widths + total.carry / block.widths, present
-    mean = Mean.of(first)
-    for _, columns, index in block.walk(first=1):
-        mean.add(block.at(index), columns)
-    return mean.result(), present
+
+    def means(calm: Block) -> Float64Array:
+        found = _sums(calm)
+        found /= calm.bounds.counts
+        return found
+
+    return guarded(block, means, exact_mean, LARGEST_SUMMED), block.filled
+
+
+def _sums(block: Block) -> Float64Array:
+    found, lost = window_sums(block)
+    found += lost
+    values = block.values
+    if not values.size or values.min() >= 0 or values.max() <= 0:
+        return found
+    # What is small beside the block's largest value may be small beside its own window's.
+    least = CANCELLED * max(values.max(), -values.min())
+    cells = np.flatnonzero((np.abs(found) < least) & (lost != 0) & block.filled)
+    if cells.size:
+        for some in gathered(block, cells, NEUTRAL):
+            chosen = cells[some.cells]
+            own = np.abs(some.values).max(axis=1) * CANCELLED
+            flat = found.reshape(-1)
+            flat[chosen] = np.where(np.abs(flat[chosen]) < own, exact_sum(some), flat[chosen])
+    return found
 
 
 def stdvar_over_time(block: Block) -> Folded:
     """Population variance, by Welford's update with compensation; 0 for a constant."""
-    values = block.values
-    plain = is_plain(values) and is_plain(values * values)
-    mean, squares = Sum.zero(block.shape, plain=plain), Sum.zero(block.shape, plain=plain)
-    for number, columns, index in block.walk():
-        value = block.at(index)
-        away = value - (mean.total[:, columns] + mean.carry[:, columns])
-        mean.add(away / (number + 1), columns)
-        centre = mean.total[:, columns] + mean.carry[:, columns]
-        squares.add(away * (value - centre), columns)
-    return squares.result() / block.widths, block.where(block.widths > 0)
+    mean, squares = Sum.zero(block.shape), Sum.zero(block.shape)
+    for number, index, exists in block.walk():
+        columns = (slice(None), exists) if exists.ndim == 1 else exists
+        value = block.at(index)[columns]
+        away = value - (mean.total[columns] + mean.carry[columns])
+        mean.total[columns], mean.carry[columns] = add(
+            away / (number + 1), mean.total[columns], mean.carry[columns]
+        )
+        centre = mean.total[columns] + mean.carry[columns]
+        squares.total[columns], squares.carry[columns] = add(
+            away * (value - centre), squares.total[columns], squares.carry[columns]
+        )
+    return squares.result() / block.widths, block.filled
 
 
 def stddev_over_time(block: Block) -> Folded:
@@ -65,107 +87,101 @@ def stddev_over_time(block: Block) -> Folded:
 
 def count_over_time(block: Block) -> Folded:
     """The number of samples."""
-    counts = np.broadcast_to(block.widths.astype(np.float64), block.shape)
-    return counts, block.where(block.widths > 0)
+    return np.broadcast_to(block.bounds.counts, block.shape), block.filled
 
 
 def present_over_time(block: Block) -> Folded:
     """1 where there is any sample."""
-    return np.ones(block.shape), block.where(block.widths > 0)
+    return np.ones(block.shape), block.filled
 
 
 def first_over_time(block: Block) -> Folded:
     """The oldest sample."""
-    return block.at(block.lo), block.where(block.widths > 0)
+    return block.oldest(), block.filled
 
 
 def last_over_time(block: Block) -> Folded:
     """The newest sample."""
-    return block.at(block.hi - 1), block.where(block.widths > 0)
+    return block.newest(), block.filled
 
 
 def ts_of_first_over_time(block: Block) -> Folded:
     """When the oldest sample was taken, in seconds."""
     times = block.times_at(block.lo) / 1000
-    return np.broadcast_to(times, block.shape), block.where(block.widths > 0)
+    return np.broadcast_to(times, block.shape), block.filled
 
 
 def ts_of_last_over_time(block: Block) -> Folded:
     """When the newest sample was taken, in seconds."""
     times = block.times_at(block.hi - 1) / 1000
-    return np.broadcast_to(times, block.shape), block.where(block.widths > 0)
+    return np.broadcast_to(times, block.shape), block.filled
 
 
-def _extreme(beats: Callable[[Float64Array, Float64Array], BoolArray], *, when: bool) -> Kernel:
-    """The value that beats all before it, or the time of it. Any number beats NaN."""
+def max_over_time(block: Block) -> Folded:
+    """The largest number; NaN if there is none."""
+    return window_extremes(block, np.fmax), block.filled
+
+
+def min_over_time(block: Block) -> Folded:
+    """The smallest number; NaN if there is none."""
+    return window_extremes(block, np.fmin), block.filled
+
+
+def _when(beats: Callable[[Float64Array, Float64Array], BoolArray]) -> Kernel:
+    """The time of the value that beats all before it. Any number beats NaN."""
 
     def kernel(block: Block) -> Folded:
-        best = block.at(block.lo)
-        times = np.broadcast_to(block.times_at(block.lo), block.shape).copy()
-        for _, columns, index in block.walk():
-            value, held = block.at(index), best[:, columns]
-            wins = beats(value, held) | np.isnan(held)
-            best[:, columns] = np.where(wins, value, held)
-            if when:
-                times[:, columns] = np.where(wins, block.times_at(index), times[:, columns])
-        return (times / 1000 if when else best), block.where(block.widths > 0)
+        best = block.oldest()
+        times = np.broadcast_to(block.times_at(block.lo), block.shape)
+        for _, index, exists in block.walk():
+            value = block.at(index)
+            wins = (beats(value, best) | np.isnan(best)) & exists
+            best = np.where(wins, value, best)
+            times = np.where(wins, block.times_at(index), times)
+        return times / 1000, block.filled
 
     return kernel
 
 
-max_over_time = _extreme(lambda value, held: value > held, when=False)
-min_over_time = _extreme(lambda value, held: value < held, when=False)
 # The time is that of the newest among equals, hence "or equal".
-ts_of_max_over_time = _extreme(lambda value, held: value >= held, when=True)
-ts_of_min_over_time = _extreme(lambda value, held: value <= held, when=True)
-
-
-def _gathered(block: Block) -> tuple[Float64Array, BoolArray]:
-    """All samples of all windows: values[S, T, W] and which of them exist, [T, W]."""
-    offsets = np.arange(int(block.widths.max(initial=0)))
-    index = block.lo[:, None] + offsets
-    exists = offsets < block.widths[:, None]
-    return block.at(index.ravel()).reshape(*block.shape, offsets.size), exists
-
-
-def _column_chunks(block: Block) -> list[slice]:
-    """Steps in chunks, so that gathered windows stay small."""
-    width = max(1, int(block.widths.max(initial=0)))
-    step = max(1, 2**20 // (width * max(1, block.shape[0])))
-    return [slice(start, start + step) for start in range(0, block.shape[1], step)]
-
-
-def _in_chunks(block: Block, kernel: Kernel) -> Folded:
-    values = np.zeros(block.shape)
-    for chunk in _column_chunks(block):
-        values[:, chunk] = kernel(block.columns(chunk))[0]
-    return values, block.where(block.widths > 0)
+ts_of_max_over_time = _when(lambda value, held: value >= held)
+ts_of_min_over_time = _when(lambda value, held: value <= held)
 
 
 def quantile_over_time(block: Block) -> Folded:
     """The φ-quantile (param 0), linear between ranks; NaN sorts first."""
+    (phi,) = block.params
 
-    def kernel(part: Block) -> Folded:
-        values, exists = _gathered(part)
-        found = quantile(part.params[0], values, np.broadcast_to(exists, values.shape))
-        return found, part.where(part.widths > 0)
+    def of(windows: Gathered) -> Float64Array:
+        return quantile(phi[windows.columns], windows.values, _existing(windows))
 
-    return _in_chunks(block, kernel)
+    return _of_each(block, of)
+
+
+def _existing(windows: Gathered) -> BoolArray:
+    if windows.exists is None:
+        return np.ones(windows.values.shape, dtype=np.bool_)
+    return windows.exists
+
+
+def _of_each(block: Block, of: Callable[[Gathered], Float64Array]) -> Folded:
+    found = np.zeros(block.shape)
+    cells = np.flatnonzero(block.filled)
+    found.reshape(-1)[cells] = for_each(block, cells, of, np.inf)
+    return found, block.filled
 
 
 def mad_over_time(block: Block) -> Folded:
     """The median absolute deviation from the median; NaN if any sample is."""
 
-    def kernel(part: Block) -> Folded:
-        values, exists = _gathered(part)
-        everywhere = np.broadcast_to(exists, values.shape)
-        half = np.full(part.shape[1], 0.5)
-        median = quantile(half, values, everywhere)
-        away = quantile(half, np.abs(values - median[..., None]), everywhere)
-        away = np.where((everywhere & np.isnan(values)).any(axis=-1), np.nan, away)
-        return away, part.where(part.widths > 0)
+    def of(windows: Gathered) -> Float64Array:
+        values, exists = windows.values, _existing(windows)
+        half = np.full(values.shape[0], 0.5)
+        median = quantile(half, values, exists)
+        away = quantile(half, np.abs(values - median[..., None]), exists)
+        return np.where((exists & np.isnan(values)).any(axis=-1), np.nan, away)
 
-    return _in_chunks(block, kernel)
+    return _of_each(block, of)
 
 
 def quantile_in_range(

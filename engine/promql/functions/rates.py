@@ -9,10 +9,11 @@ import numpy as np
 from engine.labels import METRIC_NAME
 
 if TYPE_CHECKING:
+    from engine.promql.bounds import IndexArray
     from engine.promql.context import Context
     from engine.promql.frame import Frame
     from engine.promql.windows import Block, Folded, Windows
-    from engine.series import Float64Array
+    from engine.series import BoolArray, Float64Array
     from rules.promql.ast import Call
 
 COUNTER_SUFFIXES = ("_total", "_sum", "_count", "_bucket")
@@ -40,78 +41,95 @@ def _extrapolated(block: Block, *, counter: bool, per_second: bool) -> Folded:
     the average spacing, else by half a spacing; a counter that rose is not stretched to before
     the time at which it would have been 0. Fewer than two samples give nothing.
     """
-    lo, last = block.lo, block.hi - 1
-    enough = block.widths > 1
-    first_values = block.at(lo)
-    result = block.at(last) - first_values
+    first = block.oldest()
+    result = block.newest() - first
+    reach = block.bounds.reach
+    before = reach.to_start
     if counter:
-        result = _with_resets(block, result)
-    first_ms, last_ms = block.times_at(lo), block.times_at(last)
-    sampled = (last_ms - first_ms) / 1000
-    spacing = sampled / (block.widths - 1)
-    to_start = (first_ms - (block.end_ms - block.range_ms)) / 1000
-    to_end = (block.end_ms - last_ms) / 1000
-    threshold = spacing * 1.1
-    to_start = np.where(to_start >= threshold, spacing / 2, to_start)
-    to_end = np.where(to_end >= threshold, spacing / 2, to_end)
-    if counter:
-        to_zero = sampled * (first_values / result)
-        cut = (result > 0) & (first_values >= 0) & (to_zero < to_start)
-        before = np.where(cut, to_zero, to_start)
-    else:
-        before = np.broadcast_to(to_start, result.shape)
-    factor = (sampled + before + to_end) / sampled
+        _add_resets(block, result)
+        to_zero = first
+        to_zero /= result
+        to_zero *= reach.sampled
+        if block.values.size and block.values.min() >= 0:
+            # Then there is no fall, and where there is no rise, to_zero is infinite or NaN.
+            before = np.fmin(to_zero, reach.to_start, out=to_zero)
+        else:
+            cut = (result > 0) & (block.oldest() >= 0) & (to_zero < reach.to_start)
+            before = np.where(cut, to_zero, reach.to_start)
+    factor = np.add(reach.sampled, before, out=before if counter else None)
+    factor += reach.to_end
+    factor /= reach.sampled
     if per_second:
-        factor = factor / (block.range_ms / 1000)
-    return result * factor, block.where(enough)
+        factor /= block.range_ms / 1000
+    result *= factor
+    return result, block.several
 
 
-def _with_resets(block: Block, result: Float64Array) -> Float64Array:
-    """Add the value before each reset inside the window, oldest first.
+# Entries of the table [reset, window that holds it] at once.
+RESETS_AT_ONCE = 2**18
+
+
+def _add_resets(block: Block, result: Float64Array) -> None:
+    """Add the value before each reset inside the window to its increase, oldest first.
 
     The values themselves are never corrected: added to a counter at 1e15, a correction would
     swallow its increments.
     """
     values = block.values
-    down = values[:, 1:] < values[:, :-1]
-    if not down.any():
-        return result
-    result = result.copy()
-    # before[s, i]: how many resets happen up to sample i; the k-th reset of row s in the window
-    # is then number before[lo] + k of that row.
-    before = np.zeros(values.shape, dtype=np.intp)
-    np.cumsum(down, axis=1, out=before[:, 1:])
-    rows_of, places = np.nonzero(down)
-    starts = np.searchsorted(rows_of, np.arange(values.shape[0]))[:, None]
-    height = values.shape[1]
-    first = before[:, np.minimum(block.lo, height - 1)]
-    count = before[:, np.clip(block.hi - 1, 0, height - 1)] - first
-    count = np.where(block.widths > 1, count, 0)
-    for number in range(int(count.max(initial=0))):
-        rows, columns = np.nonzero(count > number)
-        place = places[(starts + first)[rows, columns] + number]
-        result[rows, columns] += values[rows, place]
-    return result
+    rows, places = np.nonzero(values[:, 1:] < values[:, :-1])
+    if not rows.size:
+        return
+    # Windows first … last - 1 of a row are those with the samples before and after the reset.
+    first = _first_window(block, block.hi, rows, places + 2)
+    last = np.maximum(_first_window(block, block.lo, rows, places + 1), first)
+    before, steps = values[rows, places], block.times_ms.size
+    ends = np.cumsum(last - first)
+    flat, start = result.reshape(-1), 0
+    while start < rows.size:
+        done = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, done + RESETS_AT_ONCE)))
+        some = slice(start, stop)
+        counts = last[some] - first[some]
+        shift = rows[some] * steps + first[some] - (ends[some] - counts - done)
+        cells = np.repeat(shift, counts) + np.arange(int(ends[stop - 1]) - done)
+        # Unbuffered: a window with several resets has them added one by one, in their order.
+        np.add.at(flat, cells, np.repeat(before[some], counts))
+        start = stop
+
+
+def _first_window(
+    block: Block, bound: IndexArray, rows: IndexArray, number: IndexArray
+) -> IndexArray:
+    """For each (row, number), the row's first window whose bound is at least that number."""
+    if bound.ndim == 1:
+        return np.searchsorted(bound, number, side="left")
+    steps, stride = bound.shape[1], block.values.shape[1] + 1
+    ascending = (bound + (np.arange(bound.shape[0]) * stride)[:, None]).ravel()
+    found = np.searchsorted(ascending, number + rows * stride, side="left")
+    first: IndexArray = np.clip(found - rows * steps, 0, steps)
+    return first
 
 
 def irate(block: Block) -> Folded:
     """Increase per second between the last two samples; after a reset, from 0."""
-    last, before = block.at(block.hi - 1), block.at(block.hi - 2)
+    last, before = block.newest(), block.at(block.hi - 2)
     seconds = (block.times_at(block.hi - 1) - block.times_at(block.hi - 2)) / 1000
     risen = np.where(last < before, last, last - before)
-    return risen / seconds, block.where(block.widths > 1)
+    return risen / seconds, block.several
 
 
 def idelta(block: Block) -> Folded:
     """The difference of the last two samples."""
-    return block.at(block.hi - 1) - block.at(block.hi - 2), block.where(block.widths > 1)
+    return block.newest() - block.at(block.hi - 2), block.several
 
 
 def changes(block: Block) -> Folded:
     """How often the value changed. From NaN to NaN is no change."""
     values = block.values
-    same = (values[:, 1:] == values[:, :-1]) | (np.isnan(values[:, 1:]) & np.isnan(values[:, :-1]))
-    return _count_steps(block, ~same)
+    changed = values[:, 1:] != values[:, :-1]
+    if changed.any() and np.isnan(values).any():
+        changed &= ~(np.isnan(values[:, 1:]) & np.isnan(values[:, :-1]))
+    return _count_steps(block, changed)
 
 
 def resets(block: Block) -> Folded:
@@ -119,17 +137,13 @@ def resets(block: Block) -> Folded:
     return _count_steps(block, block.values[:, 1:] < block.values[:, :-1])
 
 
-def _count_steps(block: Block, flags: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Folded:
+def _count_steps(block: Block, flags: BoolArray) -> Folded:
     """How many of `flags`, [S, N - 1] between neighbours, lie inside each window."""
-    present = block.where(block.widths > 0)
-    height = block.values.shape[1]
-    if not height:
-        return np.zeros(block.shape), present
-    before = np.zeros(block.values.shape, dtype=np.int64)
-    np.cumsum(flags, axis=1, out=before[:, 1:])
-    first = before[:, np.minimum(block.lo, height - 1)]
-    last = before[:, np.clip(block.hi - 1, 0, height - 1)]
-    return (last - first).astype(np.float64), present
+    before = np.zeros(block.values.shape)
+    np.cumsum(flags, axis=1, dtype=np.float64, out=before[:, 1:])
+    return block.pick(before, block.bounds.newest) - block.pick(
+        before, block.bounds.oldest
+    ), block.filled
 
 
 def looks_like_counter(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.promql.errors import EvaluationError
-from engine.promql.summation import Sum
+from engine.promql.summation import NEUTRAL, Sum
 
 if TYPE_CHECKING:
     from engine.promql.windows import Block, Folded
@@ -23,19 +23,18 @@ def _regression(block: Block, origin_ms: Int64Array) -> tuple[Float64Array, Floa
     shape = block.shape
     x_sum, xx_sum = Sum.zero(shape), Sum.zero(shape)
     y_sum, xy_sum = Sum.zero(shape), Sum.zero(shape)
-    first = block.at(block.lo)
+    first = block.oldest()
     constant = np.ones(shape, dtype=np.bool_)
-    for _, columns, index in block.walk():
+    for _, index, exists in block.walk():
+        seen = block.where(exists)
         y = block.at(index)
-        x = np.broadcast_to((block.times_at(index) - origin_ms[columns]) / 1000, y.shape)
-        constant[:, columns] &= y == first[:, columns]
-        x_sum.add(x, columns)
-        y_sum.add(y, columns)
-        xy_sum.add(x * y, columns)
-        xx_sum.add(x * x, columns)
+        x = np.broadcast_to((block.times_at(index) - origin_ms) / 1000, y.shape)
+        constant &= (y == first) | ~seen
+        for total, what in ((x_sum, x), (y_sum, y), (xy_sum, x * y), (xx_sum, x * x)):
+            total.add(np.where(seen, what, NEUTRAL), slice(None))
     # A single sample never compares with itself in the original, so a lone NaN is "constant";
     # windows of one sample are dropped by the callers.
-    count = block.widths.astype(np.float64)
+    count = block.bounds.counts
     sum_x, sum_y = x_sum.result(), y_sum.result()
     covariance = xy_sum.result() - sum_x * sum_y / count
     variance = xx_sum.result() - sum_x * sum_x / count
@@ -50,13 +49,13 @@ def _regression(block: Block, origin_ms: Int64Array) -> tuple[Float64Array, Floa
 def deriv(block: Block) -> Folded:
     """Slope per second. x counts from the window's first sample, which keeps it small."""
     slope, _ = _regression(block, block.times_at(block.lo))
-    return slope, block.where(block.widths > 1)
+    return slope, block.several
 
 
 def predict_linear(block: Block) -> Folded:
     """The line's value param 0 seconds after the step (not after the window's end)."""
     slope, intercept = _regression(block, block.times_ms)
-    return slope * block.params[0] + intercept, block.where(block.widths > 1)
+    return slope * block.params[0] + intercept, block.several
 
 
 def double_exponential_smoothing(block: Block) -> Folded:
@@ -65,17 +64,17 @@ def double_exponential_smoothing(block: Block) -> Folded:
     _require_factor("smoothing factor", "sf", smoothing)
     _require_factor("trend factor", "tf", trend)
     before = np.zeros(block.shape)
-    level = block.at(block.lo).copy()
+    level = block.oldest()
     slope = block.at(block.lo + 1) - level
-    for number, columns, index in block.walk(first=1):
-        sf, tf = smoothing[columns], trend[columns]
-        held, drift = level[:, columns], slope[:, columns]
+    for number, index, exists in block.walk(first=1):
+        drift = slope
         if number > 1:
-            drift = tf * (held - before[:, columns]) + (1 - tf) * drift
-        before[:, columns] = held
-        slope[:, columns] = drift
-        level[:, columns] = sf * block.at(index) + (1 - sf) * (held + drift)
-    return level, block.where(block.widths > 1)
+            drift = trend * (level - before) + (1 - trend) * slope
+        following = smoothing * block.at(index) + (1 - smoothing) * (level + drift)
+        before = np.where(exists, level, before)
+        slope = np.where(exists, drift, slope)
+        level = np.where(exists, following, level)
+    return level, block.several
 
 
 def _require_factor(name: str, short: str, factor: Float64Array) -> None:

@@ -1,0 +1,207 @@
+"""Which samples each window holds, and what else depends on times only.
+
+Whatever is worked out here is shared: by all series with the same timestamps, by all blocks of
+series, and by all functions of the same windows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.promql.cuts import Cuts
+
+if TYPE_CHECKING:
+    from engine.series import BoolArray, Float64Array, Int64Array
+
+IndexArray: TypeAlias = npt.NDArray[np.intp]
+
+# The time of a sample that only fills a shorter series up. Later than any window.
+NEVER = 2**62
+
+# Up to here, comparing every sample with every edge is quicker than counting in bins.
+FEW_EDGES = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Edges:
+    """Windows (end - range, end]. `step_ms`: how far each end is from the next; 0: it varies."""
+
+    end_ms: Int64Array
+    range_ms: int
+    step_ms: int
+
+    @classmethod
+    def of(cls, end_ms: Int64Array, range_ms: int) -> Edges:
+        """The windows of this length that end at these times."""
+        step = int(end_ms[1] - end_ms[0]) if end_ms.size > 1 else 0
+        regular = step > 0 and bool((np.diff(end_ms) == step).all())
+        return cls(end_ms, range_ms, step if regular else 0)
+
+    def bounds(self, timestamps_ms: Int64Array, sizes: IndexArray | None = None) -> Bounds:
+        """The windows of series with these timestamps: shared, [N], or one row each, [S, N].
+
+        Rows hold `sizes` samples and are filled up with NEVER.
+        """
+        if timestamps_ms.ndim == 1:
+            lo = np.searchsorted(timestamps_ms, self.end_ms - self.range_ms, side="right")
+            hi = np.searchsorted(timestamps_ms, self.end_ms, side="right")
+        else:
+            lo, hi = self._of_rows(timestamps_ms)
+        return Bounds(timestamps_ms, sizes, lo, hi, self)
+
+    def _of_rows(self, rows: Int64Array) -> tuple[IndexArray, IndexArray]:
+        """Lo and hi, each [S, T]. Both edges are a number of steps apart: one count serves both."""
+        steps = self.end_ms.size
+        if steps > FEW_EDGES and self.step_ms and not self.range_ms % self.step_ms:
+            apart = self.range_ms // self.step_ms
+            if apart <= steps:
+                first = int(self.end_ms[0]) - self.range_ms
+                found = _counted_in_bins(rows, first, self.step_ms, steps + apart)
+                return found[:, :steps], found[:, apart:]
+        return self._counted(rows, self.end_ms - self.range_ms), self._counted(rows, self.end_ms)
+
+    def _counted(self, rows: Int64Array, edges: Int64Array) -> IndexArray:
+        """How many samples of each row are at or before each edge, [S, T]."""
+        if edges.size <= FEW_EDGES:
+            found = np.empty((rows.shape[0], edges.size), dtype=np.intp)
+            for column, edge in enumerate(edges.tolist()):
+                np.sum(rows <= edge, axis=1, out=found[:, column])
+            return found
+        if self.step_ms:
+            return _counted_in_bins(rows, int(edges[0]), self.step_ms, edges.size)
+        return _cumulated(np.searchsorted(edges, rows, side="left"), edges.size)
+
+
+def _counted_in_bins(rows: Int64Array, first: int, step: int, count: int) -> IndexArray:
+    """How many samples are at or before first, first + step, …: [S, count]."""
+    bins = rows - (first - step + 1)
+    np.floor_divide(bins, step, out=bins)
+    np.clip(bins, 0, count, out=bins)
+    return _cumulated(bins, count)
+
+
+def _cumulated(bins: IndexArray, count: int) -> IndexArray:
+    """For each row, how many of its samples are in bins 0 … j, for each j below `count`."""
+    height = bins.shape[0]
+    bins += (np.arange(height) * (count + 1))[:, None]
+    found = np.bincount(bins.ravel(), minlength=height * (count + 1)).reshape(height, count + 1)
+    np.cumsum(found, axis=1, out=found)
+    return found[:, :count]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reach:
+    """How far, in seconds, a window's samples reach (promql/functions.go, extrapolatedRate).
+
+    `sampled`: from the first to the last; `to_start` and `to_end`: how far that is stretched
+    towards the window's edges.
+    """
+
+    sampled: Float64Array
+    to_start: Float64Array
+    to_end: Float64Array
+
+
+@dataclass(eq=False)
+class Bounds:
+    """Windows over series that share timestamps, or over rows with timestamps of their own.
+
+    `timestamps_ms` is [N], and everything per window [T]; or it is [S, N], each row filled up from
+    its size on, and everything per window [S, T]. Window j holds samples lo … hi - 1.
+    """
+
+    timestamps_ms: Int64Array
+    sizes: IndexArray | None
+    lo: IndexArray
+    hi: IndexArray
+    edges: Edges
+
+    @property
+    def shared(self) -> bool:
+        """Whether all series have these timestamps."""
+        return self.timestamps_ms.ndim == 1
+
+    @cached_property
+    def widths(self) -> IndexArray:
+        """The number of samples in each window."""
+        return self.hi - self.lo
+
+    @cached_property
+    def counts(self) -> Float64Array:
+        """The same as a float."""
+        return self.widths.astype(np.float64)
+
+    @cached_property
+    def filled(self) -> BoolArray:
+        """Whether a window has any sample."""
+        return self.widths > 0
+
+    @cached_property
+    def several(self) -> BoolArray:
+        """Whether a window has two samples or more."""
+        return self.widths > 1
+
+    @cached_property
+    def most(self) -> int:
+        """The number of samples in the fullest window."""
+        return int(self.widths.max(initial=0))
+
+    @cached_property
+    def cuts(self) -> Cuts:
+        """Each window in two at the multiple of its length that lies in it."""
+        return Cuts.of(self)
+
+    @cached_property
+    def reach(self) -> Reach:
+        """To a sample's own spacing at most, where the edge is farther than 1.1 of them."""
+        # As floats, which hold every time exactly up to 2^53 ms.
+        times = self.timestamps_ms.astype(np.float64)
+        end = self.edges.end_ms.astype(np.float64)
+        if not times.size:
+            none = np.zeros(self.lo.shape)
+            return Reach(none, none, none)
+        first, last = np.take(times, self.oldest), np.take(times, self.newest)
+        sampled = last - first
+        sampled /= 1000
+        to_start = np.subtract(first, end - self.edges.range_ms, out=first)
+        to_start /= 1000
+        to_end = np.subtract(end, last, out=last)
+        to_end /= 1000
+        spacing = sampled / (self.counts - 1)
+        threshold, half = spacing * 1.1, spacing / 2
+        return Reach(
+            sampled,
+            np.where(to_start >= threshold, half, to_start),
+            np.where(to_end >= threshold, half, to_end),
+        )
+
+    def place(self, index: IndexArray) -> IndexArray:
+        """Where a sample of each window is in the flat array of rows, [S, T]."""
+        offsets = np.arange(index.shape[0]) * self.timestamps_ms.shape[1]
+        places: IndexArray = index + offsets[:, None]
+        return places
+
+    @cached_property
+    def oldest(self) -> IndexArray:
+        """Where each window's first sample is: a column if shared, else a flat place."""
+        return self._inside(self.lo)
+
+    @cached_property
+    def newest(self) -> IndexArray:
+        """Where each window's last sample is."""
+        return self._inside(self.hi - 1)
+
+    def _inside(self, index: IndexArray) -> IndexArray:
+        inside: IndexArray = np.clip(index, 0, max(0, self.timestamps_ms.shape[-1] - 1))
+        return inside if self.shared else self.place(inside)
+
+    def times_at(self, place: IndexArray) -> Int64Array:
+        """The times of samples given by `oldest` or `newest`."""
+        if not self.timestamps_ms.size:
+            return np.zeros(place.shape, dtype=np.int64)
+        return np.take(self.timestamps_ms, place)
