@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
     import argparse
 
+    from engine.ruletest.coverage import Coverage
     from engine.ruletest.verdict import SuiteVerdict
 
 
@@ -35,14 +36,21 @@ class RuleTestCommand:
             action="store_true",
             help="pass over fields of rule files that rules do not have",
         )
+        parser.add_argument(
+            "--coverage",
+            action="store_true",
+            help="also name the rules and comparisons that the tests do not try",
+        )
         parser.add_argument("--format", choices=("text", "json", "junit"), default="text")
 
     def run(self, args: argparse.Namespace) -> int:
         """Run every file; exit 1 when a check failed, 2 when a file could not run."""
+        from engine.ruletest.coverage import Coverage
         from engine.ruletest.running import RunOptions, run_file
         from rules.loader import find_files
 
-        options = RunOptions(_pattern(args.run), args.ignore_unknown_fields)
+        coverage = Coverage() if args.coverage else None
+        options = RunOptions(_pattern(args.run), args.ignore_unknown_fields, coverage)
         verdicts = []
         for path in find_files(args.files):
             verdict = run_file(path, options)
@@ -50,13 +58,13 @@ class RuleTestCommand:
             if args.format == "text":
                 _print(verdict)
         if args.format == "json":
-            from engine.ruletest.reports.json_form import report
-
-            print(json.dumps({"files": report(verdicts)}, ensure_ascii=False, indent=2))
+            _print_json(verdicts, coverage)
         elif args.format == "junit":
             from engine.ruletest.reports.junit import render
 
             print(render(verdicts), end="")
+        if coverage is not None and args.format != "json":
+            _print_coverage(coverage, sys.stdout if args.format == "text" else sys.stderr)
         statuses = {verdict.status for verdict in verdicts}
         return 2 if "error" in statuses else int("failed" in statuses)
 
@@ -76,3 +84,19 @@ def _print(verdict: SuiteVerdict) -> None:
 
     stream = sys.stderr if verdict.status == "error" else sys.stdout
     print(render_suite(verdict), file=stream, flush=True)
+
+
+def _print_json(verdicts: list[SuiteVerdict], coverage: Coverage | None) -> None:
+    from engine.ruletest.reports import coverage as coverage_report
+    from engine.ruletest.reports import json_form
+
+    found: dict[str, Any] = {"files": json_form.report(verdicts)}
+    if coverage is not None:
+        found["coverage"] = coverage_report.report(coverage)
+    print(json.dumps(found, ensure_ascii=False, indent=2))
+
+
+def _print_coverage(coverage: Coverage, stream: TextIO) -> None:
+    from engine.ruletest.reports.coverage import render
+
+    print(render(coverage), file=stream, flush=True)

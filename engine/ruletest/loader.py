@@ -146,7 +146,10 @@ class _Reader:
             return None
         name = fields.text("name")
         url = fields.text("external_url")
-        series = [self._series(item) for item in fields.items("input_series")]
+        items = fields.items("input_series")
+        series = [self._series(item) for item in items]
+        for item in items[:-1]:
+            self._refuse_line_end(item)
         alerts = [self._alert_check(item) for item in fields.items("alert_rule_test")]
         expressions = [self._expression_check(item) for item in fields.items("promql_expr_test")]
         return Scenario(
@@ -190,6 +193,13 @@ class _Reader:
             self._relay(error, values or name)
             return None
         return None if labels is None else InputSeries(Labels(labels), sequence, name.span)
+
+    def _refuse_line_end(self, node: Node) -> None:
+        """At an empty line promtool stops reading: the series that follow would be lost there."""
+        entry = node.get("values") if isinstance(node, Mapping) else None
+        if entry is not None and isinstance(entry.value, Scalar) and "\n" in entry.value.value:
+            message = "values end with a line break: promtool loses all series that follow"
+            self.report.add(entry.value.span, message, "write '>-' instead of '|' or '>'", "series")
 
     def _labels(self, scalar: Scalar) -> dict[str, str] | None:
         try:

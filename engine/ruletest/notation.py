@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.labels import METRIC_NAME
 from engine.series import STALE_NAN
 from rules.promql.cursor import Cursor
 from rules.promql.lexer import number_value, tokenize
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
 MOST_SAMPLES = 50_000_000
 
 _UNSIGNED = (
-    r"(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[iI][nN][fF]|[nN][aA][nN])(?![A-Za-wyz0-9_.:])"
+    r"(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![A-Za-wyz0-9_.:])"
+    r"|(?:[iI][nN][fF]|[nN][aA][nN])(?![A-Za-z0-9_.:]))"
 )
 _HISTOGRAM = r"\{\{.*?\}\}"
 _ITEM = re.compile(
@@ -67,7 +67,10 @@ class Sequence:
 
 
 def read_metric(text: str) -> dict[str, str]:
-    """The labels of `name{a="b"}`, `__name__` included. Raises ProblemsError, spans in `text`."""
+    """The labels of `name{a="b"}`, `__name__` included. Raises ProblemsError, spans in `text`.
+
+    As in Prometheus an empty value is no label behind a name, and one without a name.
+    """
     source = Source("<series>", text)
     cursor = Cursor(source, tokenize(text))
     first = cursor.peek()
@@ -89,9 +92,9 @@ def read_metric(text: str) -> dict[str, str]:
         labels[matcher.label] = matcher.value
     if cursor.problems:
         raise ProblemsError(cursor.problems)
-    if not labels.get(METRIC_NAME, "x"):
-        del labels[METRIC_NAME]
-    return labels
+    if name is None:
+        return labels
+    return {label: value for label, value in labels.items() if value}
 
 
 def read_values(text: str) -> Sequence:
@@ -99,6 +102,9 @@ def read_values(text: str) -> Sequence:
     parts: list[Float64Array] = []
     gaps: list[BoolArray] = []
     histograms: list[HistogramRun] = []
+    if broken := re.search(r"\S\s*?(\n)\s*\S", text):
+        hint = "a series stands on one line; long ones are folded with '>-'"
+        raise _problem(text, Span(*broken.span(1)), "a line break between values", hint)
     position = _skip(text, 0)
     count = 0
     while position < len(text):

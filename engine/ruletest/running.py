@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import re
 
     from engine.promql.value import Value
+    from engine.ruletest.coverage import Coverage
     from engine.ruletest.model import AlertCheck, ExpressionCheck, RuleFilePattern, Scenario, Suite
     from engine.ruletest.simulation import FailedRule, Simulation
     from rules.model import Group
@@ -43,10 +44,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """`run`: only the tests whose name it finds. `ignore_unknown_fields`: those of rule files."""
+    """`run`: only the tests whose name it finds. `ignore_unknown_fields`: those of rule files.
+
+    `coverage` takes in what the tests try; it changes no verdict.
+    """
 
     run: re.Pattern[str] | None = None
     ignore_unknown_fields: bool = False
+    coverage: Coverage | None = None
 
 
 def run_file(path: str | Path, options: RunOptions | None = None) -> SuiteVerdict:
@@ -55,9 +60,10 @@ def run_file(path: str | Path, options: RunOptions | None = None) -> SuiteVerdic
     try:
         suite = load_suite(path, options.run)
         groups = load_groups(suite, options) if suite.scenarios else ()
-        return SuiteVerdict(
-            str(path), tuple(run_scenario(suite, one, groups) for one in suite.scenarios)
-        )
+        if options.coverage is not None:
+            options.coverage.register(groups)
+        scenarios = (run_scenario(suite, one, groups, options.coverage) for one in suite.scenarios)
+        return SuiteVerdict(str(path), tuple(scenarios))
     except ProblemsError as error:
         return SuiteVerdict(str(path), problems=error.problems)
     except StallwatchError as error:
@@ -93,8 +99,16 @@ def _rule_files(suite: Suite, problems: list[Problem]) -> list[Path]:
         matches = sorted(glob.glob(str(folder / pattern.text)))  # noqa: PTH207 - an absolute pattern, too
         if not matches or not pattern.text:
             problems.append(_unmatched(suite, pattern, folder))
-        found.update((Path(match), None) for match in matches)
+        found.update((_shown(Path(match)), None) for match in matches)
     return list(found)
+
+
+def _shown(path: Path) -> Path:
+    """A path without `..` in the middle of it, from here where it is below."""
+    if ".." not in path.parts:
+        return path
+    whole = path.resolve()
+    return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else whole
 
 
 def _unmatched(suite: Suite, pattern: RuleFilePattern, folder: Path) -> Problem:
@@ -103,7 +117,12 @@ def _unmatched(suite: Suite, pattern: RuleFilePattern, folder: Path) -> Problem:
     return Problem(suite.source, pattern.span, message, hint, code="rule-files")
 
 
-def run_scenario(suite: Suite, scenario: Scenario, groups: tuple[Group, ...]) -> ScenarioVerdict:
+def run_scenario(
+    suite: Suite,
+    scenario: Scenario,
+    groups: tuple[Group, ...],
+    coverage: Coverage | None = None,
+) -> ScenarioVerdict:
     """Simulate one test and check everything that it expects."""
     started = time.perf_counter()
     simulation = simulate(scenario, groups, suite.evaluation_interval_ms)
@@ -114,6 +133,9 @@ def run_scenario(suite: Suite, scenario: Scenario, groups: tuple[Group, ...]) ->
         checks.alerts(alert_check)
     for expression_check in scenario.expression_checks:
         checks.expression(expression_check)
+    seconds = time.perf_counter() - started
+    if coverage is not None:
+        coverage.add(simulation)
     return ScenarioVerdict(
         scenario,
         line=suite.source.position(scenario.span.start)[0],
@@ -121,7 +143,7 @@ def run_scenario(suite: Suite, scenario: Scenario, groups: tuple[Group, ...]) ->
         failures=tuple(sorted(checks.failures, key=lambda failure: failure.span.start)),
         skipped=tuple(checks.skipped),
         warnings=tuple(simulation.warnings),
-        seconds=time.perf_counter() - started,
+        seconds=seconds,
     )
 
 

@@ -68,6 +68,8 @@ def test_native_histograms_are_read_and_kept() -> None:
         ("1_000", 1, "values are written as"),
         ("__", 1, "values are written as"),
         ("1x", 1, "values are written as"),
+        ("Infx3", 1, "write 'Inf+0x3'"),
+        ("1 1\n2", 4, "stands on one line"),
         ("1 + 2", 3, "values are written as"),
         ("1+-2x3", 1, "values are written as"),
         ("1x99999999999999999", 1, ""),
@@ -91,7 +93,8 @@ def test_a_sequence_that_promtool_refuses_is_refused_at_its_place(
         ("{}", {}),
         ("up{job=\"a\", b='c',}", {"__name__": "up", "job": "a", "b": "c"}),
         ('{"with.dot", a="b"}', {"__name__": "with.dot", "a": "b"}),
-        ('sum{a=""}', {"__name__": "sum", "a": ""}),
+        ('sum{a=""}', {"__name__": "sum"}),
+        ('{a=""}', {"a": ""}),
     ],
 )
 def test_a_series_has_a_name_and_labels(text: str, labels: dict[str, str]) -> None:
