@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 
-from rules.scalars import content_start, value_offsets
+from rules.scalars import Offsets, content_start
 from rules.source import Problem, Source, Span
 from rules.syntax import syntax_problem
 
@@ -43,9 +43,9 @@ class Scalar:
             return self.tag == f"{_TAGS}null"
         return not self.style and self.value in _NULLS
 
-    def offsets(self, text: str) -> tuple[int, ...]:
+    def offsets(self, text: str) -> Offsets:
         """The offset in the file's `text` of each character of `value`, and that of its end."""
-        return value_offsets(text, self.span.start, self.span.end, self.style, self.value)
+        return Offsets(text, self.span.start, self.span.end, self.style, self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,10 @@ class Mapping:
 
     def get(self, name: str) -> Entry | None:
         """The entry of a key."""
-        return next((entry for entry in self.entries if entry.key.value == name), None)
+        for entry in self.entries:
+            if entry.key.value == name:
+                return entry
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from rules.source import ProblemsError, Span
 from rules.templates.check import check_template
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rules.document import Node
     from rules.model import Rule
@@ -189,7 +189,7 @@ class GroupReader:
         tree = self._trees[scalar.span]
         return None if tree is None else Expression(scalar.value, tree, source, offsets)
 
-    def _parse(self, text: str, offsets: tuple[int, ...]) -> Expr | None:
+    def _parse(self, text: str, offsets: Sequence[int]) -> Expr | None:
         try:
             tree = parse(text)
         except ProblemsError as error:
@@ -256,7 +256,7 @@ class GroupReader:
             self.report.add(name.span, message, hint, "duplicate-rule", severity="warning")
 
 
-def place(offsets: tuple[int, ...], span: Span) -> Span:
+def place(offsets: Sequence[int], span: Span) -> Span:
     """Where a span of a scalar's value stands in the file."""
     last = len(offsets) - 1
     start = offsets[min(max(span.start, 0), last)]

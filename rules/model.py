@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rules.promql.ast import Expr
     from rules.source import Source, Span
 
@@ -19,9 +21,10 @@ class Expression:
     """
 
     text: str
-    tree: Expr
+    # The text says it all, and comparing trees would recurse as deep as they are.
+    tree: Expr = field(compare=False)
     source: Source = field(repr=False, compare=False)
-    offsets: tuple[int, ...] = field(repr=False, compare=False)
+    offsets: Sequence[int] = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

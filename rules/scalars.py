@@ -9,7 +9,8 @@ emit, the offset that it came from.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,8 @@ _PROPERTIES = re.compile(r"(?:[&!][^\s]*(?:[ \t]+#[^\n]*|\s+|$))*")
 
 def content_start(text: str, start: int, end: int) -> int:
     """Past the anchor and tag that a YAML parser counts as part of a node."""
+    if start < end and text[start] not in "&!#":
+        return start
     found = _PROPERTIES.match(text, start, end)
     offset = found.end() if found else start
     while offset < end and text[offset] == "#":
@@ -38,6 +41,34 @@ def content_start(text: str, start: int, end: int) -> int:
         while offset < end and text[offset].isspace():
             offset += 1
     return offset
+
+
+class Offsets(Sequence[int]):
+    """What `value_offsets` gives, worked out when it is first looked at: few values are wrong."""
+
+    def __init__(self, text: str, start: int, end: int, style: str, value: str) -> None:
+        self._scalar = (text, start, end, style, value)
+        self._known: tuple[int, ...] | None = None
+
+    @property
+    def _offsets(self) -> tuple[int, ...]:
+        if self._known is None:
+            self._known = value_offsets(*self._scalar)
+        return self._known
+
+    def __len__(self) -> int:
+        """One more than the value's length: its end has an offset, too."""
+        return len(self._scalar[-1]) + 1
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[int]: ...
+
+    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
+        """The offset of one character, or of some."""
+        return self._offsets[index]
 
 
 def value_offsets(text: str, start: int, end: int, style: str, value: str) -> tuple[int, ...]:

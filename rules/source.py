@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import bisect
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_LINE_END = re.compile("\n")
 Severity = Literal["error", "warning"]
 
 # Characters of a line that are shown; nobody reads the rest of a minified file.
 LONGEST_LINE = 200
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Span:
+class Span(NamedTuple):
     """A half-open range of character offsets, [start, end), into a text."""
 
     start: int
@@ -30,7 +31,9 @@ class Span:
 
     def to(self, other: Span) -> Span:
         """The smallest span that covers both."""
-        return Span(min(self.start, other.start), max(self.end, other.end))
+        start, end = self
+        first, last = other
+        return Span(min(start, first), max(end, last))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,15 @@ class Source:
 
     name: str
     text: str
-    _line_starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    # Worked out when a place is asked for: most texts are right, and there are many.
+    _starts: list[int] = field(init=False, repr=False, compare=False, default_factory=list)
 
-    def __post_init__(self) -> None:
-        starts = [0]
-        starts.extend(i + 1 for i, char in enumerate(self.text) if char == "\n")
-        object.__setattr__(self, "_line_starts", tuple(starts))
+    @property
+    def _line_starts(self) -> list[int]:
+        if not self._starts:
+            found = [0, *(match.end() for match in _LINE_END.finditer(self.text))]
+            self._starts[:] = found
+        return self._starts
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column of a character offset, both counted from 1."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rules.lint.label_flow import Flow
     from rules.model import Group, Rule, RuleFile
     from rules.promql.ast import Matcher
+    from rules.scalars import Offsets
     from rules.source import Span
 
 IGNORE_ANNOTATION = "stallwatch_lint_ignore"
@@ -59,7 +60,7 @@ class TemplateText:
 
     name: str
     text: str
-    offsets: tuple[int, ...]
+    offsets: Offsets
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ class Cursor:
         self.source = source
         self.tokens = tokens
         self.index = 0
+        self.token = tokens[0]
+        """The next token to read."""
         self.problems: list[Problem] = []
         self.deferred: list[Problem] = []
         self.open: list[Token] = []
@@ -35,27 +37,28 @@ class Cursor:
         return self.tokens[max(0, min(place, len(self.tokens) - 1))]
 
     def next(self) -> Token:
-        """Read one token."""
-        token = self.peek()
-        if self.index < len(self.tokens) - 1:
+        """Read one token. END, the last one, stays."""
+        token = self.token
+        if token.kind is not Kind.END:
             self.index += 1
+            self.token = self.tokens[self.index]
         return token
 
     def at(self, *symbols: str) -> bool:
         """Whether the next token is one of these symbols."""
-        return self.peek().is_symbol(*symbols)
+        return self.token.symbol in symbols
 
     def at_word(self, *words: str) -> bool:
         """Whether the next token is one of these words, in any case."""
-        return self.peek().word in words
+        return self.token.word in words
 
     def accept(self, *symbols: str) -> Token | None:
         """Read the next token if it is one of these symbols."""
-        return self.next() if self.at(*symbols) else None
+        return self.next() if self.token.symbol in symbols else None
 
     def accept_word(self, *words: str) -> Token | None:
         """Read the next token if it is one of these words."""
-        return self.next() if self.at_word(*words) else None
+        return self.next() if self.token.word in words else None
 
     def enter(self) -> Token:
         """Read an opening bracket, to be named if it is never closed."""
@@ -65,7 +68,7 @@ class Cursor:
 
     def leave(self, symbol: str, context: str, expected: str, hint: Callable[[], str]) -> Token:
         """Read the closing bracket of the last one entered, or fail."""
-        if not self.at(symbol):
+        if self.token.symbol != symbol:
             self.fail(context, expected, hint)
         self.open.pop()
         return self.next()
@@ -82,7 +85,8 @@ class Cursor:
 
     def defer(self, span: Span, message: str, hint: str = "") -> None:
         """Note an error of types: shown only if the syntax is right."""
-        self.deferred.append(Problem(self.source, span, message, hint, CODE))
+        if len(self.deferred) < MAX_PROBLEMS:
+            self.deferred.append(Problem(self.source, span, message, hint, CODE))
 
     def refuse(self, span: Span, message: str, hint: str = "") -> NoReturn:
         """Note a problem and give up."""
@@ -91,7 +95,7 @@ class Cursor:
 
     def fail(self, context: str, expected: str, hint: Callable[[], str] | None = None) -> NoReturn:
         """Give up at the next token: it is not what was expected there."""
-        token = self.peek()
+        token = self.token
         if token.kind is Kind.BAD:
             named = " expected " in token.message
             message = token.message if named else f"{token.message}, expected {expected}"

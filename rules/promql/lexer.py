@@ -7,7 +7,7 @@ BAD token, which ends the list: the parser reports it only if nothing before it 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rules.durations import DurationError, parse_duration, suggest_duration
 from rules.promql import foreign
@@ -15,13 +15,6 @@ from rules.promql.strings import EscapeError, unquote
 from rules.promql.tokens import NUMBER_WORDS, Kind, Token, shorten
 from rules.source import Span
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\r\n]*)+")
-_SYMBOL = re.compile(r"</|>/|==|!=|=~|!~|<=|>=|::|[-+*/%^()\[\]{},=<>@:]")
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 _STRING: Final = {
     '"': re.compile(r'"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"'),
     "'": re.compile(r"'[^'\\\n]*(?:\\[^\n][^'\\\n]*)*'"),
@@ -35,56 +28,69 @@ _NUMBER = re.compile(
     rf"|\.{_DIGITS}{_EXPONENT}"
 )
 _DURATION = re.compile(r"(?:[0-9]+(?:ms|[smhdwy]))+")
-_NUMERIC = re.compile(r"\.?[0-9][A-Za-z0-9_.]*")
 _OCTAL = re.compile(r"0_?[0-7]+(?:_[0-7]+)*")
 _GLUED = re.compile(r"[A-Za-z0-9_.]")
 _MAX_INT64: Final = 2**63 - 1
+# No symbol where it would be part of an operator of another language, which foreign.py names.
+_SYMBOLS = (
+    r"</|>/|==(?![=~])|!=(?![=~])|=~|!~|<=|>=|::|<(?!>)|=(?![=!<>~])|:(?!=)|/(?!/)|\*(?!\*)"
+    r"|[-+%^()\[\]{},@>]"
+)
+
+
+def _scanner(name: str) -> re.Pattern[str]:
+    """White space and comments, then what the next token looks like."""
+    return re.compile(
+        r"(?:[ \t\r\n]+|#[^\r\n]*)*"
+        rf"(?:(?P<name>{name})|(?P<symbol>{_SYMBOLS})"
+        r"|(?P<string>[\"'`])|(?P<number>\.?[0-9])|(?P<other>[^ \t\r\n#])|)"
+    )
+
+
+# A colon belongs to a metric's name, but in [range:step] and in {label} it stands alone.
+_OPEN: Final = _scanner("[A-Za-z_:][A-Za-z0-9_:]*").match
+_ENCLOSED: Final = _scanner("[A-Za-z_][A-Za-z0-9_]*").match
+_ENCLOSING: Final = frozenset("[]{}")
 
 
 def tokenize(text: str) -> list[Token]:
     """Every token of the text, ended by one END token."""
-    tokens = list(_scan(text))
+    tokens: list[Token] = []
+    position = 0
+    bracket = brace = False
+    scan = _OPEN
+    while (found := scan(text, position)) and (group := found.lastgroup):
+        start, position = found.span(group)
+        if group == "name":
+            name = text[start:position]
+            word = name.lower()
+            span = Span(start, position)
+            if word in NUMBER_WORDS and scan is not _ENCLOSED:
+                token = Token(Kind.NUMBER, name, span, value=float(name))
+            else:
+                token = Token(Kind.NAME, name, span, word)
+        elif group == "symbol":
+            symbol = text[start:position]
+            token = Token(Kind.SYMBOL, symbol, Span(start, position), "", symbol)
+            if symbol in _ENCLOSING:
+                if symbol in "[]":
+                    bracket = symbol == "["
+                else:
+                    brace = symbol == "{"
+                scan = _ENCLOSED if bracket or brace else _OPEN
+        elif group == "string":
+            token = _string(text, start)
+        elif group == "number":
+            token = _number(text, start)
+        else:
+            token = foreign.match(text, start) or foreign.character(text, start)
+        tokens.append(token)
+        if token.kind is Kind.BAD:
+            break
+        position = token.span.end
     last = tokens[-1].span.end if tokens else 0
     tokens.append(Token(Kind.END, "", Span(last, last)))
     return tokens
-
-
-def _scan(text: str) -> Iterator[Token]:
-    position = 0
-    bracket = brace = False
-    while True:
-        if blank := _BLANK.match(text, position):
-            position = blank.end()
-        if position == len(text):
-            return
-        token = _token(text, position, bracket or brace)
-        yield token
-        if token.kind is Kind.BAD:
-            return
-        # A colon belongs to a metric's name, but in [range:step] and in {label} it stands alone.
-        if token.is_symbol("[", "]"):
-            bracket = token.text == "["
-        elif token.is_symbol("{", "}"):
-            brace = token.text == "{"
-        position = token.span.end
-
-
-def _token(text: str, start: int, enclosed: bool) -> Token:
-    char = text[start]
-    if char in _STRING:
-        return _string(text, start)
-    if char.isascii() and (char.isdigit() or (char == "." and _NUMERIC.match(text, start))):
-        return _number(text, start)
-    if word := (_WORD if enclosed else _METRIC).match(text, start):
-        span = Span(start, word.end())
-        if word[0].lower() in NUMBER_WORDS and not enclosed:
-            return Token(Kind.NUMBER, word[0], span, float(word[0]))
-        return Token(Kind.NAME, word[0], span)
-    if stranger := foreign.match(text, start):
-        return stranger
-    if symbol := _SYMBOL.match(text, start):
-        return Token(Kind.SYMBOL, symbol[0], Span(start, symbol.end()))
-    return foreign.character(text, start)
 
 
 def _string(text: str, start: int) -> Token:
@@ -94,7 +100,7 @@ def _string(text: str, start: int) -> Token:
         return foreign.unterminated(text, start)
     span = Span(start, literal.end())
     try:
-        return Token(Kind.STRING, literal[0], span, unquote(literal[0]))
+        return Token(Kind.STRING, literal[0], span, value=unquote(literal[0]))
     except EscapeError as error:
         hint = "double the backslash (\\\\), or put the string in back-quotes (`...`)"
         place = Span(start, span.end)
@@ -107,7 +113,7 @@ def _number(text: str, start: int) -> Token:
     if duration and not _GLUED.match(text, duration.end()):
         span = Span(start, duration.end())
         try:
-            return Token(Kind.DURATION, duration[0], span, parse_duration(duration[0]))
+            return Token(Kind.DURATION, duration[0], span, value=parse_duration(duration[0]))
         except DurationError as error:
             message, hint = str(error), ""
             if meant := suggest_duration(duration[0]):
@@ -120,7 +126,7 @@ def _number(text: str, start: int) -> Token:
         span = Span(start, number.end())
         value = number_value(number[0])
         if value is not None:
-            return Token(Kind.NUMBER, number[0], span, value)
+            return Token(Kind.NUMBER, number[0], span, value=value)
         return Token(
             Kind.BAD,
             number[0],

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, get_args
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from rules.promql.ast import Binary, BinaryOp, Cardinality, Expr, ValueType, VectorMatching
 from rules.promql.hints import expressions as hints
@@ -28,8 +28,7 @@ _CARDINALITY: Final[dict[str, Cardinality]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(NamedTuple):
     """An operator that waits for its right side. `matching`: as written, None if not written."""
 
     token: Token
@@ -37,12 +36,6 @@ class Pending:
     unary: bool = False
     return_bool: bool = False
     matching: VectorMatching | None = None
-
-
-def is_operator(cursor: Cursor) -> bool:
-    """Whether a binary operator comes next."""
-    token = cursor.peek()
-    return token.word in PRECEDENCE or token.is_symbol(*PRECEDENCE)
 
 
 def read_operator(cursor: Cursor) -> Pending:

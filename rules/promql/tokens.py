@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from rules.source import Span
@@ -24,29 +23,26 @@ class Kind(Enum):
     END = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One token.
 
-    `text` is as written. `value`: a number's float, a duration's milliseconds, a string's
-    characters with escapes resolved.
+    `text` is as written. `word`: the lower-case text of a NAME, else "": keywords are read in any
+    case. `symbol`: the text of a SYMBOL, else "". `value`: a number's float, a duration's
+    milliseconds, a string's characters with escapes resolved.
     """
 
     kind: Kind
     text: str
     span: Span
+    word: str = ""
+    symbol: str = ""
     value: float | int | str = ""
     message: str = ""
     hint: str = ""
 
-    @property
-    def word(self) -> str:
-        """The lower-case text of a NAME, else "": keywords are read in any case."""
-        return self.text.lower() if self.kind is Kind.NAME else ""
-
     def is_symbol(self, *symbols: str) -> bool:
         """Whether this is one of these symbols."""
-        return self.kind is Kind.SYMBOL and self.text in symbols
+        return self.symbol in symbols
 
     @property
     def described(self) -> str:

@@ -1,7 +1,7 @@
 """Types of expressions, and the check that every part gets the type it needs.
 
-The rules are Prometheus'; the tree is at most `parser.MAX_HEIGHT` high, so nothing here recurses
-far, and each finding carries the span of the part at fault.
+The rules are Prometheus'. The parser checks each node as it builds it, when it knows the types of
+the parts, so that no walk is needed; each finding carries the span of the part at fault.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from rules.promql.ast import (
 from rules.promql.functions import AGGREGATORS, FUNCTIONS
 from rules.promql.regex import compile_matcher
 from rules.promql.tokens import COMPARISONS, SET_OPERATORS
-from rules.promql.walk import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,47 +80,22 @@ def _binary_type(expr: Binary) -> ValueType:
     return ValueType.SCALAR
 
 
-def check(expr: Expr, text: str) -> Iterator[Finding]:
-    """Every type error in the tree of `text`."""
-    # Selectors that are no selection but choose labels of info series; they may match nothing.
-    label_matchers: set[int] = set()
-    for node in walk(expr):
-        match node:
-            case Call(func="info", args=(_, VectorSelector() as matchers)):
-                label_matchers.add(id(matchers))
-                yield from _check_call(node, text)
-            case VectorSelector() if id(node) in label_matchers:
-                pass
-            case _:
-                yield from _check_node(node, text)
+def check_unary(node: Unary, kind: ValueType, text: str) -> Iterator[Finding]:
+    """What is wrong with a sign before an expression of type `kind`, in the expression `text`."""
+    if kind not in _COMPUTABLE:
+        message = f"unary {node.op} expects a scalar or an instant vector, got {a(kind)}"
+        yield Finding(node.span, message, mends.computable(node.expr, kind, text))
 
 
-def _check_node(node: Expr, text: str) -> Iterator[Finding]:
-    match node:
-        case Binary():
-            yield from _check_binary(node, text)
-        case Unary(op=op, expr=inner):
-            kind = type_of(inner)
-            if kind not in _COMPUTABLE:
-                message = f"unary {op} expects a scalar or an instant vector, got {a(kind)}"
-                yield Finding(node.span, message, mends.computable(inner, kind, text))
-        case Subquery(expr=inner):
-            kind = type_of(inner)
-            if kind is not ValueType.VECTOR:
-                message = f"a subquery expects an instant vector, got {a(kind)}"
-                yield Finding(node.span, message, mends.subquery(inner, kind, text))
-        case Aggregate():
-            yield from _check_aggregate(node, text)
-        case Call():
-            yield from _check_call(node, text)
-        case VectorSelector():
-            yield from _check_selector(node, text)
-        case _:
-            pass
+def check_subquery(node: Subquery, kind: ValueType, text: str) -> Iterator[Finding]:
+    """What is wrong with a subquery over an expression of type `kind`."""
+    if kind is not ValueType.VECTOR:
+        message = f"a subquery expects an instant vector, got {a(kind)}"
+        yield Finding(node.span, message, mends.subquery(node.expr, kind, text))
 
 
-def _check_binary(node: Binary, text: str) -> Iterator[Finding]:
-    left, right = type_of(node.lhs), type_of(node.rhs)
+def check_binary(node: Binary, left: ValueType, right: ValueType, text: str) -> Iterator[Finding]:
+    """What is wrong with a binary operator between sides of these types."""
     for side, kind in ((node.lhs, left), (node.rhs, right)):
         if kind not in _COMPUTABLE:
             message = f'"{node.op}" expects scalars or instant vectors, got {a(kind)}'
@@ -162,10 +136,11 @@ def _check_matching(node: Binary) -> Iterator[Finding]:
         yield Finding(node.op_span, message, hint)
 
 
-def _check_aggregate(node: Aggregate, text: str) -> Iterator[Finding]:
-    aggregator = AGGREGATORS[node.op]
-    given, wanted = type_of(node.expr), ValueType.VECTOR
-    param = aggregator.param if node.param is None else type_of(node.param)
+def check_aggregate(
+    node: Aggregate, param: ValueType | None, given: ValueType, text: str
+) -> Iterator[Finding]:
+    """What is wrong with an aggregation of these types; `param` None: it takes none."""
+    aggregator, wanted = AGGREGATORS[node.op], ValueType.VECTOR
     if node.param and param and aggregator.param and param is not aggregator.param:
         swapped = given is aggregator.param and param is wanted
         hint = (
@@ -185,11 +160,9 @@ def _check_aggregate(node: Aggregate, text: str) -> Iterator[Finding]:
         yield Finding(node.param.span, message, 'name the label, as in "version"')
 
 
-def _check_call(node: Call, text: str) -> Iterator[Finding]:
-    signature = FUNCTIONS.get(node.func)
-    if signature is None:
-        return
-    kinds = tuple(type_of(arg) for arg in node.args)
+def check_call(node: Call, kinds: tuple[ValueType, ...], text: str) -> Iterator[Finding]:
+    """What is wrong with a call of a known function with arguments of these types."""
+    signature = FUNCTIONS[node.func]
     count, least, most = len(kinds), signature.least, signature.most
     if count < least or (most is not None and count > most):
         message = mends.arity(signature, count)
@@ -225,7 +198,8 @@ def _check_info(node: Call, text: str) -> Iterator[Finding]:
             yield Finding(matchers.span, message, mends.info_matchers(matchers, text))
 
 
-def _check_selector(node: VectorSelector, text: str) -> Iterator[Finding]:
+def check_selector(node: VectorSelector, text: str) -> Iterator[Finding]:
+    """What is wrong with a selector: two names, or nothing that must be there."""
     if node.name is not None:
         for matcher in node.matchers[1:]:
             if matcher.label == "__name__":

@@ -17,8 +17,11 @@ from rules.promql.ast import (
     VectorMatching,
     VectorSelector,
 )
+from rules.promql.duration_expressions import resolve
+from rules.promql.features import features
 from rules.promql.parser import MAX_HEIGHT, MAX_NESTING, parse
 from rules.promql.printer import format as print_expr
+from rules.promql.reach import reach_ms
 from rules.promql.types import type_of
 from rules.promql.walk import selectors, walk
 from rules.source import ProblemsError, Span
@@ -245,9 +248,42 @@ def test_depth_is_bounded_with_a_located_error(text: str) -> None:
         parse(text)
 
 
-def test_long_flat_expressions_are_no_problem() -> None:
-    parse("(" * MAX_NESTING + "x" + ")" * MAX_NESTING)
-    parse("x" + " or x" * (MAX_HEIGHT - 2))
+LONG = {
+    "or": "x" + " or x" * (MAX_HEIGHT - 1),
+    "scalars": "1" + " + 1" * (MAX_HEIGHT - 1),
+    "powers": "1" + " ^ 1" * (MAX_HEIGHT - 1),
+    "signs": "-" * (MAX_HEIGHT - 1) + "x",
+    "parentheses": "(" * MAX_NESTING + "x" + ")" * MAX_NESTING,
+    "calls": "abs(" * MAX_NESTING + "x" + ")" * MAX_NESTING,
+    "aggregations": "sum by (a) (" * MAX_NESTING + "x" + ")" * MAX_NESTING,
+    "subqueries": "last_over_time(" * MAX_NESTING + "x" + "[1h:5m])" * MAX_NESTING,
+    "mixed": "sum(1 + rate(" * (MAX_NESTING // 2) + "x[5m]" + "))[5m:1m]" * (MAX_NESTING // 2 - 1)
+    + "))",
+    "durations": "x[" + "(" * 5_000 + "5m" + " + 1m)" * 5_000 + "]",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_long_and_deep_expressions_cost_no_stack(text: str) -> None:
+    tree = parse(text)
+    printed = print_expr(tree)
+    assert print_expr(parse(printed)) == printed
+    assert sum(1 for _ in walk(tree)) >= 1
+    assert features(resolve(tree, step_ms=0, range_ms=0)) == ()
+    assert reach_ms(tree, 300_000) >= 0
+    assert type_of(tree) in ValueType
+
+
+def test_wide_expressions_are_no_problem() -> None:
     listed = "|".join(f"node{i}" for i in range(5_000))
     parse(f'x{{node=~"{listed}"}}')
     parse("label_join(x, 'a', ','" + ", 'b'" * 5_000 + ")")
+
+
+def test_what_is_too_deep_is_refused_where_it_gets_so() -> None:
+    with pytest.raises(ProblemsError, match="brackets are nested more than 2,000 levels") as caught:
+        parse("(" * (MAX_NESTING + 1) + "x" + ")" * (MAX_NESTING + 1))
+    assert caught.value.problems[0].span == Span(MAX_NESTING, MAX_NESTING + 1)
+    with pytest.raises(ProblemsError, match="nested more than 10,000 levels deep") as caught:
+        parse("x" + "+x" * MAX_HEIGHT)
+    assert caught.value.problems[0].span == Span(2 * MAX_HEIGHT - 1, 2 * MAX_HEIGHT)
