@@ -88,9 +88,14 @@ def step(
         after[labels] = _begin(context, labels, element, time_ms)
     active = [alert for alert in after.values() if is_active(alert)]
     if 0 < context.limit < len(active):
-        return Step({}, error=f"exceeded limit of {context.limit} with {len(active)} alerts")
+        return Step({}, error=over_limit(context.limit, len(active)))
     samples = _samples(active) if context.writes else {}
     return Step(after, _transitions(after.values(), time_ms), samples)
+
+
+def over_limit(limit: int, active: int) -> str:
+    """Why a rule fails that has more alerts than its group allows."""
+    return f"exceeded limit of {limit} with {active} alerts"
 
 
 def is_active(alert: Alert) -> bool:
@@ -157,17 +162,19 @@ def _transitions(alerts: Iterable[Alert], time_ms: int) -> tuple[Alert, ...]:
 def _samples(active: Iterable[Alert]) -> dict[Labels, float]:
     samples: dict[Labels, float] = {}
     for alert in active:
-        samples[_alerts_labels(alert.labels, alert.state.value)] = 1.0
+        samples[alerts_labels(alert.labels, alert.state.value)] = 1.0
         # Prometheus stores whole seconds.
-        samples[_for_state_labels(alert.labels)] = float(alert.active_at_ms // 1000)
+        samples[for_state_labels(alert.labels)] = float(alert.active_at_ms // 1000)
     return samples
 
 
 @lru_cache(maxsize=4096)
-def _alerts_labels(labels: Labels, state: str) -> Labels:
+def alerts_labels(labels: Labels, state: str) -> Labels:
+    """The series that says that an alert is pending or firing."""
     return labels.merged({METRIC_NAME: ALERTS, ALERT_STATE: state})
 
 
 @lru_cache(maxsize=4096)
-def _for_state_labels(labels: Labels) -> Labels:
+def for_state_labels(labels: Labels) -> Labels:
+    """The series that says since when an alert has been active."""
     return labels.merged({METRIC_NAME: ALERTS_FOR_STATE})

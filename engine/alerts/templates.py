@@ -7,20 +7,24 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from engine.alerts.machine import Element
 from engine.labels import METRIC_NAME, Labels
 from rules.templates import TemplateData, TemplateError, expand
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from engine.alerts.alert import Alert
-    from engine.alerts.machine import Element
     from rules.model import AlertingRule
     from rules.templates import QueryFunction
 
 LOGGER = logging.getLogger(__name__)
 MAX_KNOWN = 100_000
 QUERY = re.compile(r"\{\{[^}]*\bquery\b")
+# All of the data (a bare dot or dollar) holds the value too, and so may a variable.
+_MAY_BE_VALUE = re.compile(
+    r"value|(?<![\w)\]])\.(?![a-z_])|\$(?!labels\b|externallabels\b|externalurl\b)"
+)
 
 
 class _Deferred(dict[str, str]):
@@ -74,6 +78,25 @@ class AlertTemplates:
             return known
         return self._merged(element)
 
+    @property
+    def is_deferred(self) -> bool:
+        """Whether annotations wait for `settled`."""
+        return self._is_deferred
+
+    def constant_labels(self, rows: Sequence[Labels]) -> list[Labels] | None:
+        """The identity of each row's alert; None where it changes with the value or cannot be had.
+
+        `rows`: the elements' labels.
+        """
+        if self.has_query or any(map(_reads_value, self._rule.labels.values())):
+            return None
+        failed = self.errors_total
+        found = [self.labels(Element(labels, 0.0)) for labels in rows]
+        if self.errors_total != failed:
+            self.errors_total = failed
+            return None
+        return found
+
     def annotations(self, element: Element) -> dict[str, str]:
         """The annotations by name."""
         return _Deferred(element) if self._is_deferred else self._expanded(element)
@@ -109,3 +132,9 @@ class AlertTemplates:
                 LOGGER.warning("alert %s: a template failed: %s", self._rule.name, error)
             self.errors_total += 1
             return f"<error expanding template: {error}>"
+
+
+def _reads_value(text: str) -> bool:
+    """Whether a template's text may depend on the value; sure only if False."""
+    start, end = text.find("{{"), text.rfind("}}")
+    return start >= 0 and _MAY_BE_VALUE.search(text[start:end].lower()) is not None

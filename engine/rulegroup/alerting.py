@@ -9,6 +9,7 @@ import numpy as np
 
 from engine.alerts.alert import AlertState
 from engine.alerts.machine import Element, Step, is_active, step
+from engine.rulegroup.alert_axis import Along
 from engine.rulegroup.output import RuleFailure, RuleOutput, SampleColumns
 from engine.rulegroup.state import RuleState
 
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from engine.alerts.alert import Alert, EvidenceEntry
-    from engine.alerts.machine import AlertContext
+    from engine.alerts.machine import AlertContext, AlertTable
     from engine.labels import Labels
     from engine.promql.value import Vector
     from engine.rulegroup.rows import Part
-    from engine.series import BoolArray
+    from engine.series import BoolArray, Int64Array
     from rules.templates import QueryFunction
 
     # From all pending and firing alerts to the evidence of the firing ones.
@@ -35,13 +36,14 @@ def watch(
     collect: Collect | None = None,
     ask: Callable[[int], QueryFunction] | None = None,
 ) -> tuple[RuleState, RuleOutput]:
-    """Step the machine through every time.
+    """Take the rule's alerts through every time.
 
     With `collect`, firing alerts get their evidence; `ask` gives what templates query at a time.
     """
     output = RuleOutput()
     alerts = state.alerts
     columns = SampleColumns(state.series)
+    stepwise = _Stepwise(context, offset_ms, collect, ask)
     for part in parts:
         output.evaluations += len(part.times_ms)
         output.warnings.update(dict.fromkeys(part.warnings))
@@ -49,32 +51,73 @@ def watch(
             time_ms = int(part.times_ms[0])
             output.failures.append(RuleFailure(context.rule.name, time_ms, part.error, part.place))
             continue
-        last = len(part.times_ms) - 1
-        for index, elements in _by_time(part.rows):
+        along = None
+        if collect is None and len(part.times_ms) > 1:
+            along = Along.of(context, part.rows, part.times_ms, alerts)
+        if along is not None:
+            alerts = along.follow(columns, offset_ms, output)
+        else:
+            alerts = stepwise.follow(part.rows, part.times_ms, alerts, columns, output)
+    output.series = columns.series()
+    return RuleState(alerts, columns.present), output
+
+
+class _Stepwise:
+    """The machine at one time after another."""
+
+    def __init__(
+        self,
+        context: AlertContext,
+        offset_ms: int,
+        collect: Collect | None,
+        ask: Callable[[int], QueryFunction] | None,
+    ) -> None:
+        self._context, self._offset_ms = context, offset_ms
+        self._collect, self._ask = collect, ask
+
+    def follow(
+        self,
+        rows: Vector,
+        times_ms: Int64Array,
+        alerts: AlertTable,
+        columns: SampleColumns,
+        output: RuleOutput,
+    ) -> AlertTable:
+        """The alerts after the last time."""
+        last = len(times_ms) - 1
+        for index, elements in _by_time(rows):
             idle = not (elements or columns.present or any(map(is_active, alerts.values())))
             # Nothing there and nothing active: only the last time, which forgets old resolutions.
             if idle and index != last:
                 continue
-            time_ms = int(part.times_ms[index])
-            if ask is not None and context.templates.has_query:
-                context.templates.query = ask(time_ms)
-            done = step(context, alerts, time_ms, elements)
-            if collect is not None:
-                done = _with_evidence(done, collect)
-            if done.error:
-                output.cleared += [
-                    alert
-                    for labels, alert in alerts.items()
-                    if alert.state is AlertState.FIRING and labels not in done.alerts
-                ]
-            alerts = done.alerts
-            if done.error:
-                output.failures.append(RuleFailure(context.rule.name, time_ms, done.error))
-                continue
-            output.transitions.extend(done.transitions)
-            columns.write(time_ms - offset_ms, done.samples)
-    output.series = columns.series()
-    return RuleState(alerts, columns.present), output
+            alerts = self._step(int(times_ms[index]), elements, alerts, columns, output)
+        return alerts
+
+    def _step(
+        self,
+        time_ms: int,
+        elements: list[Element],
+        alerts: AlertTable,
+        columns: SampleColumns,
+        output: RuleOutput,
+    ) -> AlertTable:
+        context = self._context
+        if self._ask is not None and context.templates.has_query:
+            context.templates.query = self._ask(time_ms)
+        done = step(context, alerts, time_ms, elements)
+        if self._collect is not None:
+            done = _with_evidence(done, self._collect)
+        if done.error:
+            output.cleared += [
+                alert
+                for labels, alert in alerts.items()
+                if alert.state is AlertState.FIRING and labels not in done.alerts
+            ]
+            output.failures.append(RuleFailure(context.rule.name, time_ms, done.error))
+            return done.alerts
+        output.transitions.extend(done.transitions)
+        columns.write(time_ms - self._offset_ms, done.samples)
+        return done.alerts
 
 
 def _by_time(rows: Vector) -> Iterator[tuple[int, list[Element]]]:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from rules.model import Rule
     from rules.promql.ast import Matcher
 
+_NO_STAMPS: Int64Array = np.empty(0, dtype=np.int64)
+_NO_VALUES: Float64Array = np.empty(0, dtype=np.float64)
+
 
 class Overlay:
     """A Queryable over `base` that takes rule outputs and hides those recorded in `base`.
@@ -59,7 +62,7 @@ class Overlay:
     def append(self, series: Iterable[Series]) -> None:
         """Samples of one rule over a stretch of time."""
         for own in series:
-            self._column(own.labels).extend(own.timestamps_ms, own.values)
+            self._column(own.labels).take(own)
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
         """See `engine.series.Queryable`."""
@@ -109,20 +112,32 @@ class Overlay:
 
 
 class _Column:
-    """One series that grows, nearly always at its end."""
+    """One series that grows, nearly always at its end, or comes as a whole and stays so."""
 
-    __slots__ = ("_count", "_stamps", "_values")
+    __slots__ = ("_count", "_stamps", "_values", "_whole")
 
     def __init__(self) -> None:
         self._count = 0
-        self._stamps: Int64Array = np.empty(16, dtype=np.int64)
-        self._values: Float64Array = np.empty(16, dtype=np.float64)
+        # What came in one piece is handed out as it came: others may share its timestamps.
+        self._whole: Series | None = None
+        self._stamps: Int64Array = _NO_STAMPS
+        self._values: Float64Array = _NO_VALUES
+
+    def take(self, series: Series) -> None:
+        """Take in a stretch of a series."""
+        if self._whole is None and not self._count:
+            self._whole = series
+        else:
+            self.extend(series.timestamps_ms, series.values)
 
     def extend(self, stamps: Int64Array, values: Float64Array) -> None:
         """Take in samples; of two at one time the first stays, as in the store.
 
         Two rules can write one series in turns: each brings all of its times at once.
         """
+        if self._whole is not None:
+            self._stamps, self._values = self._whole.timestamps_ms, self._whole.values
+            self._count, self._whole = len(self._stamps), None
         if self._count and len(stamps) and stamps[0] <= self._stamps[self._count - 1]:
             known = self._stamps[: self._count]
             fresh = ~np.isin(stamps, known)
@@ -134,12 +149,14 @@ class _Column:
             return
         end = self._count + len(stamps)
         if end > len(self._stamps):
-            self._resize(max(end, 2 * self._count))
+            self._resize(max(end, 2 * self._count, 16))
         self._stamps[self._count : end] = stamps
         self._values[self._count : end] = values
         self._count = end
 
     def between(self, labels: Labels, start_ms: int, end_ms: int) -> Series | None:
+        if self._whole is not None:
+            return _cut(self._whole, start_ms, end_ms)
         stamps, values = self._stamps[: self._count], self._values[: self._count]
         return _cut(Series(labels, stamps, values), start_ms, end_ms)
 

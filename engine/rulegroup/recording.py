@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.labels import METRIC_NAME, Labels
+from engine.promql.value import Vector
 from engine.rulegroup.output import RuleFailure, RuleOutput
 from engine.rulegroup.state import RuleState
 from engine.series import STALE_NAN, Series
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from engine.promql.value import Vector
+    import numpy.typing as npt
+
     from engine.rulegroup.rows import Part
-    from engine.series import BoolArray, Float64Array, Int64Array
+    from engine.series import Int64Array
     from rules.model import RecordingRule
 
 SAME_LABELS = "vector contains metrics with the same labelset after applying rule labels"
@@ -39,74 +41,86 @@ def record(
                 RuleFailure(rule.name, int(part.times_ms[0]), part.error, part.place)
             )
             continue
-        rows = _merge(rule, part.rows)
-        wrong = _failures(rule, limit, rows, part.times_ms)
-        output.failures.extend(wrong.values())
-        good = np.array([i not in wrong for i in range(len(part.times_ms))], dtype=np.bool_)
-        if good.any():
-            stamps = part.times_ms[good] - offset_ms
-            series, present = _write(rows, stamps, good, present)
+        labels = _written(rule, part.rows.labels)
+        rows, wrong = part.rows, dict[int, str]()
+        if len(set(labels)) < len(labels):
+            labels, rows, wrong = _merged(labels, rows)
+        counts = rows.present.sum(axis=0)
+        for index in np.flatnonzero(counts > limit).tolist() if limit else ():
+            wrong.setdefault(index, f"exceeded limit of {limit} with {counts[index]} series")
+        output.failures += [
+            RuleFailure(rule.name, int(part.times_ms[index]), wrong[index])
+            for index in sorted(wrong)
+        ]
+        good = None if not wrong else np.delete(np.arange(len(part.times_ms)), list(wrong))
+        if good is None or good.size:
+            times_ms = part.times_ms if good is None else part.times_ms[good]
+            series, present = _write(labels, rows, times_ms - offset_ms, good, present)
             output.series.extend(series)
     return RuleState(series=present), output
 
 
-_Rows = dict[Labels, tuple["Float64Array", "BoolArray", "Int64Array"]]
-
-
-def _merge(rule: RecordingRule, rows: Vector) -> _Rows:
-    """Per written label set: its values, where it is present, and by how many rows at once."""
-    merged: _Rows = {}
+def _written(rule: RecordingRule, labels: Sequence[Labels]) -> tuple[Labels, ...]:
+    """The label set under which each row is written."""
     own = {**rule.labels, METRIC_NAME: rule.name}
-    for labels, values, present in zip(rows.labels, rows.values, rows.present, strict=True):
-        written = labels.merged(own)
-        if written in merged:
-            before, there, count = merged[written]
-            values = np.where(present, values, before)  # noqa: PLW2901 - one row of several
-            merged[written] = (values, there | present, count + present)
-        else:
-            merged[written] = (values, present, present.astype(np.int64))
-    return merged
+    return tuple(one.merged(own) for one in labels)
 
 
-def _failures(
-    rule: RecordingRule, limit: int, rows: _Rows, times_ms: Int64Array
-) -> dict[int, RuleFailure]:
-    """The positions in the part at which the rule fails."""
-    width = len(times_ms)
-    total = np.zeros(width, dtype=np.int64)
-    twice = np.zeros(width, dtype=np.bool_)
-    for _, _, count in rows.values():
-        total += count
-        twice |= count > 1
-    failures = {}
-    over = total > limit if limit else np.zeros(width, dtype=np.bool_)
-    for index in np.flatnonzero(twice | over):
-        message = SAME_LABELS
-        if not twice[index]:
-            message = f"exceeded limit of {limit} with {total[index]} series"
-        failures[int(index)] = RuleFailure(rule.name, int(times_ms[index]), message)
-    return failures
+def _merged(
+    labels: Sequence[Labels], rows: Vector
+) -> tuple[tuple[Labels, ...], Vector, dict[int, str]]:
+    """Rows that are written as one series become one row; where two are present, the reason."""
+    groups: dict[Labels, list[int]] = {}
+    for row, own in enumerate(labels):
+        groups.setdefault(own, []).append(row)
+    steps = np.arange(rows.present.shape[1])
+    values = np.empty((len(groups), steps.size))
+    present = np.empty((len(groups), steps.size), dtype=np.bool_)
+    wrong: dict[int, str] = {}
+    for number, own_rows in enumerate(groups.values()):
+        there = rows.present[own_rows]
+        values[number] = rows.values[own_rows][there.argmax(axis=0), steps]
+        present[number] = there.any(axis=0)
+        for step in np.flatnonzero(there.sum(axis=0) > 1).tolist():
+            wrong[step] = SAME_LABELS
+    return tuple(groups), Vector(tuple(groups), values, present), wrong
 
 
 def _write(
-    rows: _Rows, stamps: Int64Array, good: BoolArray, previous: frozenset[Labels]
+    labels: Sequence[Labels],
+    rows: Vector,
+    stamps: Int64Array,
+    good: npt.NDArray[np.intp] | None,
+    previous: frozenset[Labels],
 ) -> tuple[list[Series], frozenset[Labels]]:
-    """The series over the good times, and which of them are there at the last one."""
+    """The series over the good steps (None: all), and which of them are there at the last one.
+
+    Series that are written at the same times share their timestamps.
+    """
+    shared: dict[bytes, Int64Array] = {}
     series = []
     still = set()
-    for labels, (row, there, _) in sorted(rows.items()):
-        values, present = row[good], there[good]
-        before = np.concatenate(([labels in previous], present[:-1]))
+    for row in sorted(range(len(labels)), key=lambda row: labels[row]):
+        own, values, present = labels[row], rows.values[row], rows.present[row]
+        if good is not None:
+            values, present = values[good], present[good]
+        if present[-1]:
+            still.add(own)
+        if present.all():
+            series.append(Series(own, stamps, values))
+            continue
+        before = np.concatenate(([own in previous], present[:-1]))
         gone = before & ~present
         written = present | gone
         if written.any():
             column = values.copy()
             column[gone] = STALE_NAN
-            series.append(Series(labels, stamps[written], column[written]))
-        if present[-1]:
-            still.add(labels)
+            key = written.tobytes()
+            if key not in shared:
+                shared[key] = stamps[written]
+            series.append(Series(own, shared[key], column[written]))
     series.extend(
-        Series(labels, stamps[:1], np.array([STALE_NAN]))
-        for labels in sorted(previous.difference(rows))
+        Series(own, stamps[:1], np.array([STALE_NAN]))
+        for own in sorted(previous.difference(labels))
     )
     return series, frozenset(still)
