@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.labels import quote
+from engine.promql import ties
 from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
 from engine.promql.functions.relabel import is_label_name
@@ -35,11 +36,14 @@ def ranked(context: Context, node: Aggregate) -> Partial:
     shown: list[int] = []
     for members in groups.members:
         rows = _by_labels(members, frame.labels)
-        order = _order(frame.values[rows], frame.present[rows], descending=node.op == "topk")
-        position = np.argsort(order, axis=0)
-        kept[rows] = frame.present[rows] & (position < limits)
+        values = frame.values[rows] if node.op == "topk" else -frame.values[rows]
+        order = _order(values, frame.present[rows])
         if frame.steps == 1:
-            shown.extend(row for row in rows[order[:, 0]].tolist() if kept[row, 0])
+            best = rows[_first(values[:, 0], order[:, 0], limits[0])]
+            kept[best] = True
+            shown.extend(best.tolist())
+        else:
+            kept[rows] = _best(values, frame.present[rows], order, limits)
     result = frame.with_values(frame.values, kept)
     if frame.steps == 1:
         return result.take(shown, ordered=True)
@@ -49,16 +53,49 @@ def ranked(context: Context, node: Aggregate) -> Partial:
 def _by_labels(rows: IndexArray, labels: tuple[Labels, ...]) -> IndexArray:
     """Rows ordered by labels, as a selector gives them.
 
-    Among equals the first wins, and which is first must not depend on what else is on the axis.
+    Which of equals stay depends on it, and must not on what else is on the axis.
     """
     order = sorted(range(rows.size), key=lambda at: labels[rows[at]].pairs)
     return rows[order]
 
 
-def _order(values: Float64Array, present: BoolArray, *, descending: bool) -> IndexArray:
+def _order(values: Float64Array, present: BoolArray) -> IndexArray:
     """Row numbers from best to worst at each step, [S, T]; among equals the first comes first."""
     rank = np.where(present, np.where(np.isnan(values), 1, 0), 2)
-    return np.lexsort((-values if descending else values, rank), axis=0)
+    return np.lexsort((-values, rank), axis=0)
+
+
+def _first(values: Float64Array, order: IndexArray, limit: float) -> IndexArray:
+    """The best of one step, all present, in the order to show."""
+    count = int(max(0, min(limit, order.size)))
+    sorted_values = values[order[: count + 1]]
+    if not _equal(sorted_values[1:], sorted_values[:-1]).any():
+        return order[:count]
+    return np.array(ties.shown(values.tolist(), count), dtype=np.intp)
+
+
+def _best(
+    values: Float64Array, present: BoolArray, order: IndexArray, limits: Float64Array
+) -> BoolArray:
+    """The best of each step, bool[S, T]."""
+    kept: BoolArray = present & (np.argsort(order, axis=0) < limits)
+    counts = present.sum(axis=0)
+    crowded = np.flatnonzero((limits > 0) & (limits < counts))
+    if not crowded.size:
+        return kept
+    last = limits[crowded].astype(np.intp) - 1
+    inside = values[order[last, crowded], crowded]
+    outside = values[order[last + 1, crowded], crowded]
+    tied = crowded[_equal(inside, outside)]
+    for limit in np.unique(limits[tied]).tolist():
+        steps = tied[limits[tied] == limit]
+        kept[:, steps] = ties.kept(values[:, steps], present[:, steps], int(limit))
+    return kept
+
+
+def _equal(one: Float64Array, other: Float64Array) -> BoolArray:
+    same: BoolArray = (one == other) | (np.isnan(one) & np.isnan(other))
+    return same
 
 
 def _limits(context: Context, node: Aggregate) -> Float64Array:

@@ -181,9 +181,34 @@ def aggregated(node: Aggregate, param: float | None, elements: Elements) -> Elem
 
 
 def ranked(op: str, limit: int, members: Elements) -> Elements:
-    """NaN last; among equals the first by labels."""
+    """The best, NaN last; equals at the limit go through a heap as Prometheus' do."""
     members = sorted(members, key=lambda member: member.labels)
-    if op != "limitk":
-        sign = -1 if op == "topk" else 1
-        members.sort(key=lambda one: (math.isnan(one.value), sign * one.value))
-    return members[: max(0, limit)]
+    if op == "limitk":
+        return members[: max(0, limit)]
+    sign = 1 if op == "topk" else -1
+    heap: list[tuple[float, Element]] = []
+    for member in members:
+        value = sign * member.value
+        if len(heap) < limit:
+            heap.append((value, member))
+            child = len(heap) - 1
+            while child and below(heap[child], heap[(child - 1) // 2]):
+                parent = (child - 1) // 2
+                heap[child], heap[parent] = heap[parent], heap[child]
+                child = parent
+        elif heap and not math.isnan(value) and below(heap[0], (value, member)):
+            heap[0] = (value, member)
+            parent = 0
+            while children := [at for at in (2 * parent + 1, 2 * parent + 2) if at < len(heap)]:
+                child = children[0]
+                if children[1:] and below(heap[children[1]], heap[child]):
+                    child = children[1]
+                if not below(heap[child], heap[parent]):
+                    break
+                heap[child], heap[parent] = heap[parent], heap[child]
+                parent = child
+    return [member for _, member in heap]
+
+
+def below(one: tuple[float, Element], other: tuple[float, Element]) -> bool:
+    return math.isnan(one[0]) or one[0] < other[0]

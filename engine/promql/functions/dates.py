@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from engine.series import Float64Array, Int64Array
     from rules.promql.ast import Call
 
+_CYCLE_SECONDS = 146_097 * 86_400
 Seconds: TypeAlias = "npt.NDArray[np.datetime64]"
 
 
@@ -90,7 +91,12 @@ def of_date(part: Callable[[Seconds], Int64Array]) -> Implementation:
 
 
 def _of_seconds(part: Callable[[Seconds], Int64Array], seconds: Float64Array) -> Float64Array:
-    # numpy's calendar holds until the year 2**31 or so; NaN and what lies beyond give NaN.
-    usable = np.abs(seconds) < 1e15
+    # Beyond what a whole number of seconds holds there is no date: NaN, where Go would wrap around.
+    usable = np.abs(seconds) < 2.0**63
     whole = np.trunc(np.where(usable, seconds, 0.0)).astype(np.int64)
-    return np.where(usable, part(whole.astype("M8[s]")).astype(np.float64), np.nan)
+    # The calendar repeats every 400 years, so numpy need not reach farther than the year 2370.
+    cycles, within = np.divmod(whole, _CYCLE_SECONDS)
+    parts = part(within.astype("M8[s]")).astype(np.float64)
+    if part is year:
+        parts += 400.0 * cycles
+    return np.where(usable, parts, np.nan)
