@@ -22,6 +22,7 @@ from engine.promql.functions.shapes import unwrapped, windows_of
 from engine.promql.functions.table import IMPLEMENTATIONS
 from engine.promql.naming import finish, unnamed
 from engine.promql.steps import evaluate_by_step, sees_the_future
+from engine.promql.tall import by_levels, shape_of
 from engine.promql.value import Axis, Matrix, Result, String, Value
 from engine.series import Series
 from rules.promql.ast import (
@@ -62,13 +63,21 @@ def evaluate(
     """
     times = np.ascontiguousarray(axis.times_ms, dtype=np.int64)
     first, last = (int(times[0]), int(times[-1])) if times.size else (0, 0)
-    expr = _with_durations(expr, axis, last - first)
+    shape = shape_of(expr)
+    if shape.arithmetic:
+        expr = _with_durations(expr, axis, last - first)
+        shape = shape_of(expr)
     if axis.rule and sees_the_future(expr, first):
         return evaluate_by_step(evaluate, expr, axis, queryable, options)
     notes = Annotations(options.source)
-    context = Context(times, first, last, axis.step_ms, queryable, options, notes, _evaluate)
-    with np.errstate(all="ignore"):
-        value = _finished(context, expr)
+    dispatch = by_levels(shape, _evaluate, _evaluate_node) if shape.high else _evaluate
+    context = Context(times, first, last, axis.step_ms, queryable, options, notes, dispatch)
+    try:
+        with np.errstate(all="ignore"):
+            value = _finished(context, expr)
+    except RecursionError:
+        message = "subqueries are nested too deep to be evaluated"
+        raise EvaluationError(message, expr.span) from None
     return Result(value, notes.warnings, notes.infos)
 
 

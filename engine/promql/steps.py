@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from engine.promql.value import Axis, Result, Scalar, Value, Vector
-from rules.promql.ast import Subquery, VectorSelector, children
+from rules.promql.ast import Subquery, VectorSelector
+from rules.promql.walk import walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,15 +28,20 @@ Evaluate: TypeAlias = "Callable[[Expr, Axis, Queryable, Options], Result]"
 
 def sees_the_future(expr: Expr, first_ms: int) -> bool:
     """Whether any selector could name a time after its step, the first step being `first_ms`."""
-    if isinstance(expr, VectorSelector | Subquery):
-        offset_ms = 0 if expr.offset is None else expr.offset.milliseconds
-        anchor = None if expr.at is None else expr.at.anchor
-        if isinstance(anchor, str) or offset_ms < 0:
-            return True
-        # A fixed time that every step has behind it is the same for all of them.
-        if anchor is not None and anchor - offset_ms > first_ms:
-            return True
-    return any(sees_the_future(child, first_ms) for child in children(expr))
+    return any(
+        _names_later(node, first_ms)
+        for node in walk(expr)
+        if isinstance(node, VectorSelector | Subquery)
+    )
+
+
+def _names_later(node: VectorSelector | Subquery, first_ms: int) -> bool:
+    offset_ms = 0 if node.offset is None else node.offset.milliseconds
+    anchor = None if node.at is None else node.at.anchor
+    if isinstance(anchor, str) or offset_ms < 0:
+        return True
+    # A fixed time that every step has behind it is the same for all of them.
+    return anchor is not None and anchor - offset_ms > first_ms
 
 
 @dataclass(frozen=True, slots=True)
