@@ -127,18 +127,21 @@ def count_values(context: Context, node: Aggregate) -> Partial:
     frame = context.frame(node.expr)
     counts: dict[Labels, Float64Array] = {}
     drops: dict[Labels, bool] = {}
-    texts: dict[float, str] = {}
+    texts: dict[int, str] = {}
     for row, labels in enumerate(frame.labels):
         here = frame.present[row]
-        for value in np.unique(frame.values[row][here]).tolist():
-            text = texts.setdefault(value, format_plain(value))
+        # By bits: 0 and -0 have texts of their own.
+        bits = np.ascontiguousarray(frame.values[row]).view(np.int64)
+        for pattern in np.unique(bits[here]).tolist():
+            if pattern not in texts:
+                texts[pattern] = format_plain(float(np.int64(pattern).view(np.float64)))
+            text = texts[pattern]
             # The value's label joins the grouping, whatever it replaces there.
             kept = labels.merged({name: text})
             key = grouped_labels(kept, node)
             key = key if node.without and name in node.grouping else key.merged({name: text})
-            equal = np.isnan(frame.values[row]) if np.isnan(value) else frame.values[row] == value
             tally = counts.setdefault(key, np.zeros(frame.steps))
-            tally += here & equal
+            tally += here & (bits == pattern)
             drops[key] = False
     if not counts:
         return Frame.empty(frame.steps)
