@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from engine.promql.engine import EvaluationError, Options, evaluate
+from engine.promql.engine import Options
 from engine.promql.errors import NEEDS_HISTOGRAMS, NeedsNativeHistograms
 from rules.promql.parser import parse
 from rules.source import ProblemsError, Source
 
-from .comparison import Answer, MismatchError, answer, check_answer, check_error
+from .comparison import Answer, MismatchError, check_answer, check_error
 from .data import Data
-from .modes import MODES, LeftOut, Question, axis_of
+from .modes import MODES, LeftOut, Question, ask, axis_of
 from .notation import NativeHistogram
 from .script import Clear, Evaluation, Load, parse_script
 
@@ -93,11 +93,12 @@ def _check(
     except ProblemsError as error:
         check_error(case, error)
         return
-    question = Question(
-        case, source, tree, data, replace(options, source=source), EvaluationError(""), None,
-        frozenset(),
-    )  # fmt: skip
-    question = _asked(question)
+    used = replace(options, source=source)
+    data.memory.met.clear()
+    outcome = ask(tree, axis_of(case), data.memory, used)
+    if isinstance(outcome, NeedsNativeHistograms):
+        raise outcome
+    question = Question(case, source, tree, data, used, outcome, frozenset(data.memory.met))
     if isinstance(question.outcome, Answer):
         check_answer(case, question.outcome)
     else:
@@ -115,21 +116,3 @@ def _in_mode(mode: str, question: Question, tally: Tally) -> None:
         raise MismatchError(mismatch.expected, f"{mismatch.got} ({mode} mode)") from None
     else:
         tally.modes[mode] += 1
-
-
-def _asked(question: Question) -> Question:
-    """The question with the answer of the case as written. Raises NeedsNativeHistograms."""
-    memory, axis = question.data.memory, axis_of(question.case)
-    memory.met.clear()
-    try:
-        result = evaluate(question.tree, axis, memory, question.options)
-    except NeedsNativeHistograms:
-        raise
-    except EvaluationError as error:
-        return replace(question, outcome=error, met=frozenset(memory.met))
-    return replace(
-        question,
-        outcome=answer(result, axis),
-        value_type=type(result.value),
-        met=frozenset(memory.met),
-    )
