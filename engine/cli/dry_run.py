@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from engine import timing
+from engine.allocation import keep_freed_memory
 from engine.cli.data import DATA_HELP, add_range, open_noticed, read_range
 from engine.pipeline.replay import replay
 from engine.pipeline.report import alert_table, report
@@ -70,6 +71,7 @@ class DryRunCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         """Replay and print; exit 1 when a rule failed, or an alert fired under --fail-on-alert."""
+        keep_freed_memory()
         with timing.told(wanted=args.timing) as clock:
             result = _replay(args, clock)
             with clock.part(timing.OUTPUT):

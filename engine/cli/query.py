@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine import timing
+from engine.allocation import keep_freed_memory
 from engine.cli.data import DATA_HELP, TIME_HELP, add_range, open_noticed, read_range, read_time
 from engine.labels import Labels
 from engine.promql.blocks import workers_at_hand
@@ -75,6 +76,7 @@ class QueryCommand:
 
     @staticmethod
     def _run(args: argparse.Namespace, clock: Timing) -> None:
+        keep_freed_memory()
         source = Source("<expression>", args.expression)
         tree = parse(source)
         with clock.part(timing.READ):

@@ -42,6 +42,13 @@ class Edges:
         regular = step > 0 and bool((np.diff(end_ms) == step).all())
         return cls(end_ms, range_ms, step if regular else 0)
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for equal windows."""
+        if self.step_ms:
+            return self.range_ms, self.step_ms, self.end_ms.size, int(self.end_ms[0])
+        return self.range_ms, self.end_ms.tobytes()
+
     def bounds(self, timestamps_ms: Int64Array, sizes: IndexArray | None = None) -> Bounds:
         """The windows of series with these timestamps: shared, [N], or one row each, [S, N].
 
@@ -105,6 +112,21 @@ class Reach:
     sampled: Float64Array
     to_start: Float64Array
     to_end: Float64Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weights:
+    """How many samples a window has before its cut and beyond it.
+
+    `split`: whether there is any before it; `number`: how many beyond it; `before` and `beyond`:
+    how many, to divide by, at least 1; `both`: their product over their sum.
+    """
+
+    split: BoolArray
+    number: Float64Array
+    before: Float64Array
+    beyond: Float64Array
+    both: Float64Array
 
 
 @dataclass(eq=False)
@@ -180,6 +202,34 @@ class Bounds:
             np.where(to_end >= threshold, half, to_end),
         )
 
+    @cached_property
+    def pivots(self) -> tuple[IndexArray, IndexArray]:
+        """Where each window's last sample before its cut and the first one beyond it are.
+
+        Some sample where there is none.
+        """
+        cuts = self.cuts
+        if not self.timestamps_ms.size:
+            none = np.zeros(self.lo.shape, dtype=np.intp)
+            return none, none
+        return np.take(cuts.last, self.oldest), np.take(cuts.first, self.newest)
+
+    @cached_property
+    def weights(self) -> Weights:
+        """The numbers of samples on either side of each window's cut."""
+        before, beyond = self.cuts.suffix > 0, self.cuts.prefix > 0
+        last, first = self.pivots
+        ahead = (last - self.oldest + 1) * before
+        after = (self.newest - first + 1) * beyond
+        number = after.astype(np.float64)
+        return Weights(
+            before,
+            number,
+            np.maximum(ahead, 1).astype(np.float64),
+            np.maximum(number, 1.0),
+            ahead * number / np.maximum(self.counts, 1.0),
+        )
+
     def place(self, index: IndexArray) -> IndexArray:
         """Where a sample of each window is in the flat array of rows, [S, T]."""
         offsets = np.arange(index.shape[0]) * self.timestamps_ms.shape[1]
@@ -189,15 +239,13 @@ class Bounds:
     @cached_property
     def oldest(self) -> IndexArray:
         """Where each window's first sample is: a column if shared, else a flat place."""
-        return self._inside(self.lo)
+        inside = np.minimum(self.lo, max(0, self.timestamps_ms.shape[-1] - 1))
+        return inside if self.shared else self.place(inside)
 
     @cached_property
     def newest(self) -> IndexArray:
         """Where each window's last sample is."""
-        return self._inside(self.hi - 1)
-
-    def _inside(self, index: IndexArray) -> IndexArray:
-        inside: IndexArray = np.clip(index, 0, max(0, self.timestamps_ms.shape[-1] - 1))
+        inside = np.maximum(self.hi, 1) - 1
         return inside if self.shared else self.place(inside)
 
     def times_at(self, place: IndexArray) -> Int64Array:

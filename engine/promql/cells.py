@@ -67,11 +67,11 @@ def for_each(
     return found
 
 
-def exact_sum(windows: Gathered) -> Float64Array:
-    """Compensated sums, oldest first, of whatever there is."""
-    total = Sum.zero((windows.values.shape[0],))
-    for values in windows.values.T:
-        total.add(values, slice(None))
+def exact_sum(values: Float64Array) -> Float64Array:
+    """Compensated sums of windows, [C, W], oldest first, of whatever there is."""
+    total = Sum.zero((values.shape[0],))
+    for one in values.T:
+        total.add(one, slice(None))
     return np.where(np.isinf(total.total), total.total, total.result())
 
 

@@ -48,27 +48,29 @@ class Samples:
     values: Float64Array
 
 
+# Bounds that are held at once, each of them a dozen arrays as long as the axis.
+MOST_HELD = 32
+
+
 @dataclass(slots=True, eq=False)
 class BoundsCache:
     """The bounds of windows over timestamps that series share, for one evaluation."""
 
-    held: dict[tuple[int, ...], tuple[tuple[Int64Array, Int64Array], Bounds]] = field(
-        default_factory=dict
-    )
+    held: dict[tuple[object, ...], Bounds] = field(default_factory=dict)
 
-    def bounds(self, timestamps_ms: Int64Array, end_ms: Int64Array, range_ms: int) -> Bounds:
-        """The bounds of these windows, worked out at most once for each array of times."""
-        key = (*_place(timestamps_ms), *_place(end_ms), range_ms)
+    def bounds(self, timestamps_ms: Int64Array, edges: Edges) -> Bounds:
+        """The bounds of these windows; worked out once for each array of times, if few are used."""
+        address, _ = timestamps_ms.__array_interface__["data"]
+        key = (address, timestamps_ms.size, timestamps_ms.strides, edges.key)
         found = self.held.get(key)
         if found is None:
-            # The arrays are held so that no address is reused while it stands for them.
-            made = Edges.of(end_ms, range_ms).bounds(timestamps_ms)
-            found = self.held[key] = ((timestamps_ms, end_ms), made)
-        return found[1]
-
-
-def _place(array: Int64Array) -> tuple[int, int, int]:
-    return array.__array_interface__["data"][0], array.size, array.strides[0]
+            # Bounds hold the array, so that its address is not reused while it stands for it.
+            found = edges.bounds(timestamps_ms)
+            if len(self.held) >= MOST_HELD:
+                # Of two threads only one finds it.
+                self.held.pop(next(iter(self.held), ()), None)
+            self.held[key] = found
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,24 +91,24 @@ class Windows:
 
     def bounds(self, timestamps_ms: Int64Array) -> tuple[IndexArray, IndexArray]:
         """lo[T] and hi[T] for series with these timestamps."""
-        found = self.cache.bounds(timestamps_ms, self.end_ms, self.range_ms)
+        found = self.cache.bounds(timestamps_ms, Edges.of(self.end_ms, self.range_ms))
         return found.lo, found.hi
 
     def blocks(self, params: tuple[Float64Array, ...] = ()) -> Iterator[tuple[IndexArray, Block]]:
         """Row numbers and the block of them, until every row has had its turn."""
         single: list[Samples] = []
+        edges = Edges.of(self.end_ms, self.range_ms)
         for group in self.groups:
             if group.rows.size == 1:
                 single.append(group)
                 continue
-            bounds = self.cache.bounds(group.timestamps_ms, self.end_ms, self.range_ms)
+            bounds = self.cache.bounds(group.timestamps_ms, edges)
             height = self._height(group.timestamps_ms.size)
             for start in range(0, group.rows.size, height):
                 rows = slice(start, start + height)
                 yield group.rows[rows], Block(bounds, group.values[rows], self.times_ms, params)
         single.sort(key=lambda group: group.timestamps_ms.size)
-        edges = Edges.of(self.end_ms, self.range_ms) if single else None
-        while single and edges is not None:
+        while single:
             height = self._height(single[-1].timestamps_ms.size)
             # The longest first; what is much shorter is not filled up but has its turn later.
             longest = single[-1].timestamps_ms.size
@@ -128,15 +130,19 @@ def _of_rows(
     rows = np.concatenate([one.rows for one in batch])
     sizes = np.array([one.timestamps_ms.size for one in batch], dtype=np.intp)
     shape = (len(batch), int(sizes.max()))
-    times = np.concatenate([one.timestamps_ms for one in batch])
-    values = np.concatenate([one.values[0] for one in batch])
     if (sizes == shape[1]).all():
-        return rows, Block(
-            edges.bounds(times.reshape(shape), None), values.reshape(shape), times_ms, params
-        )
-    filled = np.arange(shape[1]) < sizes[:, None]
+        times = np.concatenate([one.timestamps_ms for one in batch]).reshape(shape)
+        values = np.concatenate([one.values[0] for one in batch]).reshape(shape)
+        return rows, Block(edges.bounds(times), values, times_ms, params)
     padded_times, padded_values = np.full(shape, NEVER), np.zeros(shape)
-    padded_times[filled], padded_values[filled] = times, values
+    if len(batch) < shape[1]:
+        for row, one in enumerate(batch):
+            padded_times[row, : sizes[row]] = one.timestamps_ms
+            padded_values[row, : sizes[row]] = one.values[0]
+    else:
+        filled = np.arange(shape[1]) < sizes[:, None]
+        padded_times[filled] = np.concatenate([one.timestamps_ms for one in batch])
+        padded_values[filled] = np.concatenate([one.values[0] for one in batch])
     return rows, Block(edges.bounds(padded_times, sizes), padded_values, times_ms, params)
 
 

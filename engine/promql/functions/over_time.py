@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.promql.cells import exact_mean, exact_sum, for_each, gathered, guarded
+from engine.promql.moments import variances
 from engine.promql.quantiles import quantile
 from engine.promql.running import window_extremes, window_sums
-from engine.promql.summation import NEUTRAL, Sum, add
+from engine.promql.summation import NEUTRAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ CANCELLED = 1e-14
 
 def sum_over_time(block: Block) -> Folded:
     """Compensated sum."""
-    return guarded(block, _sums, exact_sum, LARGEST_SUMMED), block.filled
+    return guarded(block, _sums, lambda some: exact_sum(some.values), LARGEST_SUMMED), block.filled
 
 
 def avg_over_time(block: Block) -> Folded:
@@ -58,31 +59,22 @@ def _sums(block: Block) -> Float64Array:
             chosen = cells[some.cells]
             own = np.abs(some.values).max(axis=1) * CANCELLED
             flat = found.reshape(-1)
-            flat[chosen] = np.where(np.abs(flat[chosen]) < own, exact_sum(some), flat[chosen])
+            flat[chosen] = np.where(
+                np.abs(flat[chosen]) < own, exact_sum(some.values), flat[chosen]
+            )
     return found
 
 
 def stdvar_over_time(block: Block) -> Folded:
-    """Population variance, by Welford's update with compensation; 0 for a constant."""
-    mean, squares = Sum.zero(block.shape), Sum.zero(block.shape)
-    for number, index, exists in block.walk():
-        columns = (slice(None), exists) if exists.ndim == 1 else exists
-        value = block.at(index)[columns]
-        away = value - (mean.total[columns] + mean.carry[columns])
-        mean.total[columns], mean.carry[columns] = add(
-            away / (number + 1), mean.total[columns], mean.carry[columns]
-        )
-        centre = mean.total[columns] + mean.carry[columns]
-        squares.total[columns], squares.carry[columns] = add(
-            away * (value - centre), squares.total[columns], squares.carry[columns]
-        )
-    return squares.result() / block.widths, block.filled
+    """Population variance; 0 for a constant."""
+    return variances(block), block.filled
 
 
 def stddev_over_time(block: Block) -> Folded:
     """Population standard deviation."""
-    variance, present = stdvar_over_time(block)
-    return np.sqrt(variance), present
+    deviation = variances(block)
+    np.sqrt(deviation, out=deviation)
+    return deviation, block.filled
 
 
 def count_over_time(block: Block) -> Folded:

@@ -1,0 +1,198 @@
+"""Means, variances and covariances of windows, without cancellation across windows.
+
+Values are taken from a pivot inside their own half of the window: the last sample before the
+window's cut, or the first one after it. A constant then has deviations of exactly 0. The halves
+are combined by the formula of Chan, Golub and LeVeque.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.promql.cells import count, exact_sum, gathered
+from engine.promql.running import sums
+from engine.promql.summation import is_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.promql.bounds import Bounds
+    from engine.promql.windows import Block
+    from engine.series import Float64Array, Int64Array
+
+# Squares and products of values up to here stay finite; larger ones are scaled by a power of two.
+LARGEST_SQUARED = 1e100
+SCALE = 2.0**-400
+
+# A variance this much smaller than the squares that it is the difference of is worked out anew.
+CANCELLED = 1 / 512
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Halves:
+    """A sum of each window's two halves, [S, T] each, 0 for a half that is empty."""
+
+    before: Float64Array
+    beyond: Float64Array
+
+
+def halves(block: Block, forward: Float64Array, backward: Float64Array, *, rows: int) -> Halves:
+    """Sums of what is given for each sample, [rows, N], from one pivot and from the other."""
+    layout = block.bounds.cuts.layout(rows)
+    totals, carries = sums(layout, layout.spread(forward, 0.0, backward), both=True)
+    totals += carries
+    return Halves(np.take(totals[1], layout.suffix), np.take(totals[0], layout.prefix))
+
+
+@dataclass(eq=False)
+class Deviations:
+    """Values, [S, N], as differences from the pivots of their stretch.
+
+    `step`: from a window's pivot before the cut to the one beyond it.
+    """
+
+    block: Block
+    values: Float64Array
+
+    @cached_property
+    def forward(self) -> Float64Array:
+        """From the first sample after the cut before."""
+        return self.values - self._pick(self.block.bounds.cuts.first)
+
+    @cached_property
+    def backward(self) -> Float64Array:
+        """From the last sample before the cut after."""
+        return self.values - self._pick(self.block.bounds.cuts.last)
+
+    @cached_property
+    def sums(self) -> Halves:
+        """Of the differences."""
+        return halves(self.block, self.forward, self.backward, rows=self.values.shape[0])
+
+    @cached_property
+    def squares(self) -> Halves:
+        """Of their squares."""
+        return self.products(self)
+
+    def products(self, other: Deviations) -> Halves:
+        """Of their products with others'."""
+        forward, backward = self.forward * other.forward, self.backward * other.backward
+        return halves(self.block, forward, backward, rows=forward.shape[0])
+
+    @cached_property
+    def pivots(self) -> Halves:
+        """The values that the differences are taken from; some value for an empty half."""
+        return Halves(*(self._pick(place) for place in self.block.bounds.pivots))
+
+    @cached_property
+    def apart(self) -> Float64Array:
+        """How far the mean beyond the cut is from the one before it."""
+        weights = self.block.bounds.weights
+        beyond = self.sums.beyond / weights.beyond
+        beyond -= self.sums.before / weights.before
+        beyond += self.pivots.beyond - self.pivots.before
+        return beyond
+
+    @cached_property
+    def means(self) -> Float64Array:
+        """The mean of each window."""
+        weights, pivots = self.block.bounds.weights, self.pivots
+        base = np.where(weights.split, pivots.before, pivots.beyond)
+        away = self.sums.before + self.sums.beyond + weights.number * (pivots.beyond - base)
+        return base + away / self.block.bounds.counts
+
+    def _pick(self, place: np.ndarray[tuple[int, ...], np.dtype[np.intp]]) -> Float64Array:
+        if place.ndim == 2:
+            return np.take(self.values, place)
+        return np.take(self.values, place, axis=1)
+
+
+def spread_about(one: Deviations, other: Deviations) -> Float64Array:
+    """Each window's sum of the products of two deviations from their means."""
+    weights = one.block.bounds.weights
+    products = one.squares if one is other else one.products(other)
+    found = products.before - one.sums.before * other.sums.before / weights.before
+    found += products.beyond - one.sums.beyond * other.sums.beyond / weights.beyond
+    found += one.apart * other.apart * weights.both
+    return found
+
+
+def variances(block: Block) -> Float64Array:
+    """Population variances, [S, T]; NaN for a window with NaN or an infinity in it."""
+    return _scaled(block, _variances, power=2)
+
+
+def _variances(block: Block) -> Float64Array:
+    values = Deviations(block, block.values)
+    squares = spread_about(values, values)
+    total = values.squares.before + values.squares.beyond
+    careful = np.flatnonzero((squares < total * CANCELLED) & block.filled)
+    for some in gathered(block, careful, 0.0):
+        exists = True if some.exists is None else some.exists
+        number = np.broadcast_to(block.bounds.counts, block.shape).reshape(-1)[careful[some.cells]]
+        mean = exact_sum(some.values) / number
+        away = np.where(exists, some.values - mean[:, None], 0.0)
+        rest = exact_sum(away)
+        squares.reshape(-1)[careful[some.cells]] = exact_sum(away * away) - rest * rest / number
+    np.maximum(squares, 0.0, out=squares)
+    squares /= block.bounds.counts
+    return squares
+
+
+def slopes(block: Block) -> Float64Array:
+    """Slope per second of each window's least-squares line, [S, T]; of a constant exactly 0."""
+
+    def plain(calm: Block) -> Float64Array:
+        times = Deviations(calm, _times(calm.bounds))
+        return spread_about(Deviations(calm, calm.values), times) / _seconds_squared(times)
+
+    return _scaled(block, plain, power=1)
+
+
+def lines_at(block: Block, at_ms: Int64Array, ahead: Float64Array) -> Float64Array:
+    """Each window's least-squares line `ahead` seconds after a time, both [T]: [S, T]."""
+
+    def plain(calm: Block) -> Float64Array:
+        times, values = Deviations(calm, _times(calm.bounds)), Deviations(calm, calm.values)
+        slope = spread_about(values, times) / _seconds_squared(times)
+        away = (at_ms - times.means) / 1000 + ahead
+        slope *= away
+        slope += values.means
+        return slope
+
+    return _scaled(block, plain, power=1)
+
+
+def _times(bounds: Bounds) -> Float64Array:
+    """Milliseconds, [1, N] if shared, else [S, N]."""
+    times: Float64Array = np.atleast_2d(bounds.timestamps_ms).astype(np.float64)
+    return times
+
+
+def _seconds_squared(times: Deviations) -> Float64Array:
+    """What a covariance with milliseconds is divided by for a slope per second."""
+    return spread_about(times, times) / 1000
+
+
+def _scaled(block: Block, plain: Callable[[Block], Float64Array], *, power: int) -> Float64Array:
+    """Fold windows of finite values of any size: `plain` sees none above LARGEST_SQUARED.
+
+    What is folded grows with the given power of the values.
+    """
+    values = block.values
+    if is_plain(values, LARGEST_SQUARED):
+        return plain(block)
+    finite = np.isfinite(values)
+    calm = np.where(finite, values, 0.0)
+    huge = np.abs(calm) > LARGEST_SQUARED
+    found = plain(block.with_values(np.where(huge, 0.0, calm)))
+    if huge.any():
+        large = plain(block.with_values(calm * SCALE)) / SCALE**power
+        found = np.where(count(block, huge) > 0, large, found)
+    if not finite.all():
+        found[count(block, ~finite) > 0] = np.nan
+    return found
