@@ -16,7 +16,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from engine.promql.functions.shapes import unwrapped
 from engine.promql.functions.table import ROW_WISE
 from engine.promql.naming import unnamed
 from engine.promql.subquery import steps_of
+from engine.promql.tall import LEVELS
 from rules.promql.ast import (
     Binary,
     Call,
@@ -42,13 +43,12 @@ from rules.promql.types import type_of
 from rules.promql.walk import selectors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
     from concurrent.futures import Future
 
+    from engine.labels import Labels
     from engine.promql.context import Context, Partial
     from engine.promql.rows import Rows
-
-    Evaluate: TypeAlias = Callable[[Expr, Context], Partial]
 
 
 MOST_WORKERS = 4
@@ -78,7 +78,7 @@ def plan(expr: Expr) -> Plan | None:
     nesting: list[Subquery] = []
     scalars: list[Expr] = []
     at: Expr = expr
-    while True:
+    for _ in range(LEVELS):
         at = unwrapped(at)
         match at:
             case VectorSelector() | MatrixSelector():
@@ -106,6 +106,8 @@ def plan(expr: Expr) -> Plan | None:
             # Inside a subquery a scalar is evaluated anew for each block, on that block's series.
             return None
         (at,) = rows
+    # A tall tree is evaluated level by level.
+    return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,16 +126,15 @@ class Execution:
     plan: Plan
     rows: Rows
     hoisted: Mapping[int, Partial]
-    evaluate: Evaluate
 
     @classmethod
-    def of(cls, context: Context, how: Plan, evaluate: Evaluate) -> Execution:
+    def of(cls, context: Context, how: Plan) -> Execution:
         """Select the series and compute what they share."""
         hoisted = {id(one): context.evaluate(one) for one in how.scalars}
         inner = context
         for query in how.nesting:
             inner = inner.on(steps_of(inner, query))
-        return cls(context, how, selection.rows_of(inner, how.leaf), hoisted, evaluate)
+        return cls(context, how, selection.rows_of(inner, how.leaf), hoisted)
 
     def parts(self) -> Generator[Part, None, None]:
         """All rows, in order, with what they are annotated with.
@@ -185,7 +186,7 @@ class Execution:
 
     def _dispatch(self, expr: Expr, context: Context) -> Partial:
         found = self.hoisted.get(id(expr))
-        return self.evaluate(expr, context) if found is None else found
+        return context.evaluate_node(expr, context) if found is None else found
 
     def _height(self) -> int:
         """How many series a block has: as many as stay in cache."""
@@ -214,3 +215,16 @@ def stacked(execution: Execution) -> Frame:
     if not found:
         return Frame.empty(context.steps)
     return found[0] if len(found) == 1 else Frame.stacked(found)
+
+
+def parts_of(context: Context, expr: Expr) -> tuple[tuple[Labels, ...], Iterable[Part]]:
+    """A vector in parts, as they are computed, and the labels of all of its rows in advance.
+
+    Rows that are absent at every step may be among them.
+    """
+    how = plan(expr) if context.options.delayed_name_removal else None
+    if how is None:
+        frame = context.frame(expr)
+        return frame.labels, (Part(0, frame),)
+    execution = Execution.of(context, how)
+    return execution.rows.labels, execution.parts()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from engine.promql.errors import TOO_MANY_SAMPLES, EvaluationError
 from engine.promql.frame import Frame
 from engine.promql.naming import drop_names
+from engine.promql.shared_times import SharedTimes
 from engine.promql.value import Scalar, String
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Options:
     max_samples: int = 50_000_000
     source: Source | None = None
     workers: int = 1
-    block_cells: int = 65_536
+    block_cells: int = 131_072
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,8 +50,10 @@ class Context:
     """One expression on one set of times.
 
     `times_ms`: int64[T], where the expression at hand is evaluated; inside a subquery these are
-    its own steps, while `start_ms` and `end_ms` stay the query's. `rows`: what the one selector of
-    a row-wise expression is to see, where that is evaluated for some of its series.
+    its own steps, while `start_ms` and `end_ms` stay the query's. `dispatch` evaluates any
+    expression as is best, `evaluate_node` its outermost node. `rows`: what the one selector of
+    a row-wise expression is to see, where that is evaluated for some of its series. `times`: what
+    has been worked out from times alone, for all blocks and all parts of the expression.
     """
 
     times_ms: Int64Array
@@ -61,7 +64,9 @@ class Context:
     options: Options
     notes: Annotations
     dispatch: Callable[[Expr, Context], Partial]
+    evaluate_node: Callable[[Expr, Context], Partial]
     rows: Rows | None = None
+    times: SharedTimes = field(default_factory=SharedTimes)
 
     @property
     def steps(self) -> int:
@@ -107,12 +112,12 @@ class Context:
 
     def reference_times(self, at: At | None, offset: Duration | None) -> Int64Array:
         """Where a selector looks, int64[T]: the step or `@`, less the offset."""
-        times = self.times_ms
-        if at is not None:
-            anchors = {"start": self.start_ms, "end": self.end_ms}
-            fixed = at.anchor if isinstance(at.anchor, int) else anchors[at.anchor]
-            times = np.full(self.steps, fixed, dtype=np.int64)
-        return times if offset is None else times - offset.milliseconds
+        anchors = {"start": self.start_ms, "end": self.end_ms}
+        anchor = None if at is None else at.anchor
+        fixed = anchors[anchor] if isinstance(anchor, str) else anchor
+        return self.times.shifted(
+            self.times_ms, fixed, 0 if offset is None else offset.milliseconds
+        )
 
     def require(self, samples: int, span: Span) -> None:
         """Refuse an operation before it allocates more than `max_samples`."""

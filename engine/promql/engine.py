@@ -71,7 +71,9 @@ def evaluate(
         return evaluate_by_step(evaluate, expr, axis, queryable, options)
     notes = Annotations(options.source)
     dispatch = by_levels(shape, _evaluate, _evaluate_node) if shape.high else _evaluate
-    context = Context(times, first, last, axis.step_ms, queryable, options, notes, dispatch)
+    context = Context(
+        times, first, last, axis.step_ms, queryable, options, notes, dispatch, _evaluate_node
+    )
     try:
         with np.errstate(all="ignore"):
             value = _finished(context, expr)
@@ -102,7 +104,7 @@ def _evaluate(expr: Expr, context: Context) -> Partial:
     how = plan(expr) if isinstance(expr, VectorSelector | Call | Unary | Binary) else None
     if how is None:
         return _evaluate_node(expr, context)
-    return stacked(Execution.of(context, how, _evaluate_node))
+    return stacked(Execution.of(context, how))
 
 
 def _evaluate_node(expr: Expr, context: Context) -> Partial:

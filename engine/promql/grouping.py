@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.promql.naming import METADATA
+from engine.promql.remembered import REMEMBERED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from engine.labels import Labels
     from engine.promql.windows import IndexArray
     from rules.promql.ast import Aggregate
@@ -26,28 +25,31 @@ def grouped_labels(labels: Labels, node: Aggregate) -> Labels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """Groups of rows, largest first. `members[g]`: row numbers in the vector's order."""
+    """G groups, sorted by labels: at any step they come in the same order.
+
+    `numbers`: the group of each row, [S].
+    """
 
     labels: tuple[Labels, ...]
-    members: tuple[IndexArray, ...]
+    numbers: IndexArray
 
     @classmethod
     def of(cls, labels: tuple[Labels, ...], node: Aggregate) -> Groups:
         """The groups of these series."""
-        rows: dict[Labels, list[int]] = {}
-        for row, own in enumerate(labels):
-            rows.setdefault(grouped_labels(own, node), []).append(row)
-        # Largest first: at each pass of `ranks` the groups with a further member are a prefix.
-        largest = sorted(rows, key=lambda key: -len(rows[key]))
-        return cls(tuple(largest), tuple(np.array(rows[key], dtype=np.intp) for key in largest))
+        question = ("groups", node.without, node.grouping)
+        return REMEMBERED.get((labels,), question, lambda: cls._made(labels, node))
 
-    def passes(self) -> Iterator[IndexArray]:
-        """The first members of all groups, then the second of those that have one, and so on.
+    @classmethod
+    def _made(cls, labels: tuple[Labels, ...], node: Aggregate) -> Groups:
+        keys = [grouped_labels(own, node) for own in labels]
+        ordered = sorted(set(keys), key=lambda key: key.pairs)
+        number = {key: place for place, key in enumerate(ordered)}
+        numbers = np.fromiter((number[key] for key in keys), np.intp, len(keys))
+        return cls(tuple(ordered), numbers)
 
-        Folding in this order adds each group's series one after another, as a loop would.
-        """
-        most = self.members[0].size if self.members else 0
-        for number in range(most):
-            yield np.array(
-                [rows[number] for rows in self.members if rows.size > number], dtype=np.intp
-            )
+    @property
+    def members(self) -> tuple[IndexArray, ...]:
+        """The rows of each group, in the vector's order."""
+        order = np.argsort(self.numbers, kind="stable")
+        edges = np.searchsorted(self.numbers[order], np.arange(1, len(self.labels)))
+        return tuple(np.split(order, edges))

@@ -56,29 +56,48 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """The series that a selector found."""
+    """The series that a selector found. `owners`: the number of each row's group, [S].
+
+    A series without a sample belongs to no group, and its owner means nothing.
+    """
 
     labels: tuple[Labels, ...]
     groups: tuple[Group, ...]
+    owners: IndexArray
 
     @classmethod
     def of(cls, found: Sequence[Series] | Table) -> Rows:
         """Grouped by timestamps."""
         if isinstance(found, Table):
-            return cls(found.labels, tuple(_of_table(found)))
-        return cls(tuple(one.labels for one in found), tuple(_of_series(found)))
+            labels, groups = found.labels, _of_table(found)
+        else:
+            labels, groups = tuple(one.labels for one in found), _of_series(found)
+        owners = np.zeros(len(labels), dtype=np.intp)
+        for number, group in enumerate(groups):
+            owners[group.rows] = number
+        return cls(labels, tuple(groups), owners)
 
     @property
     def longest(self) -> int:
         """The most samples that one of the series has."""
         return max((group.timestamps_ms.size for group in self.groups), default=0)
 
+    @classmethod
+    def none(cls) -> Rows:
+        """No series."""
+        return cls((), (), np.empty(0, dtype=np.intp))
+
     def between(self, start: int, stop: int) -> Rows:
         """The rows start … stop - 1."""
         if start <= 0 and stop >= len(self.labels):
             return self
-        parts = (group.between(start, stop) for group in self.groups)
-        return Rows(self.labels[start:stop], tuple(part for part in parts if part is not None))
+        if not self.groups:
+            return Rows(self.labels[start:stop], (), self.owners[start:stop])
+        owners = self.owners[start:stop]
+        numbers, owners = np.unique(owners, return_inverse=True)
+        parts = [self.groups[number].between(start, stop) for number in numbers.tolist()]
+        found = tuple(part for part in parts if part is not None)
+        return Rows(self.labels[start:stop], found, owners)
 
     def samples(self) -> list[Samples]:
         """All groups, staleness markers included."""
@@ -90,7 +109,7 @@ class Rows:
 
 
 def _of_series(found: Sequence[Series]) -> list[Group]:
-    times = SharedTimes()
+    times = EqualTimes()
     members: dict[tuple[int, bool], list[int]] = {}
     for row, one in enumerate(found):
         key = (times.number(one.timestamps_ms), one.histograms is None and one.starts_ms is None)
@@ -140,7 +159,7 @@ def without(samples: Samples, missing: BoolArray) -> list[Samples]:
     return found
 
 
-class SharedTimes:
+class EqualTimes:
     """Numbers for arrays of timestamps: equal arrays have one number, and one array stands for all.
 
     Views of one array at one place need not be compared sample by sample.

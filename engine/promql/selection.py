@@ -65,7 +65,8 @@ def windows(context: Context, matrix: MatrixSelector) -> Windows:
     context.require(len(rows.labels) * context.steps, matrix.span)
     groups = tuple(rows.without_markers())
     drops = (False,) * len(rows.labels)
-    return Windows(rows.labels, drops, groups, context.times_ms, end, range_ms)
+    cache = context.times.bounds
+    return Windows(rows.labels, drops, groups, context.times_ms, end, range_ms, cache)
 
 
 def rows_of(context: Context, leaf: VectorSelector | MatrixSelector) -> Rows:
@@ -78,7 +79,7 @@ def rows_of(context: Context, leaf: VectorSelector | MatrixSelector) -> Rows:
         selector, range_ms = leaf.selector, leaf.range.milliseconds
     at = context.reference_times(selector.at, selector.offset)
     if not at.size:
-        return Rows((), ())
+        return Rows.none()
     first, last = int(at.min()) - range_ms + 1, int(at.max())
     queryable, matchers = context.queryable, selector.matchers
     table = queryable.table(matchers, first, last) if isinstance(queryable, Tabular) else None

@@ -27,7 +27,9 @@ def windows(context: Context, query: Subquery) -> Windows:
     every = np.arange(len(frame.labels), dtype=np.intp)
     groups = tuple(without(Samples(every, inner.times_ms, frame.values), ~frame.present))
     range_ms = query.range.milliseconds
-    return Windows(frame.labels, frame.drops, groups, context.times_ms, end, range_ms)
+    return Windows(
+        frame.labels, frame.drops, groups, context.times_ms, end, range_ms, context.times.bounds
+    )
 
 
 def steps_of(context: Context, query: Subquery) -> Int64Array:
@@ -43,4 +45,4 @@ def _multiples(context: Context, query: Subquery, end: Int64Array) -> Int64Array
     first = ((int(end.min()) - query.range.milliseconds) // step + 1) * step
     last = int(end.max())
     context.require(max(0, (last - first) // step + 1), query.span)
-    return np.arange(first, last + 1, step, dtype=np.int64)
+    return context.times.multiples(first, last, step)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.promql.aggregators import KERNELS
+from engine.promql.folding import FOLDS
 from engine.promql.functions.table import IMPLEMENTATIONS
 from rules.promql.functions import AGGREGATORS, FUNCTIONS
 
@@ -29,7 +29,7 @@ def test_every_function_that_the_parser_lets_through_is_implemented() -> None:
 
 
 def test_every_aggregator_that_the_parser_lets_through_is_implemented() -> None:
-    assert set(AGGREGATORS) - PENDING_AGGREGATORS == set(KERNELS) | WITH_PARAMETER
+    assert set(AGGREGATORS) - PENDING_AGGREGATORS == set(FOLDS) | WITH_PARAMETER
 
 
 def test_functions_of_native_histograms_give_nothing_for_floats(
