@@ -57,7 +57,7 @@ _CONTEXT = re.compile(r"(?:start|end|range|step)\(\)", re.IGNORECASE)
 _FOLLOW_THE_TIME = frozenset(
     {
         "days_in_month", "day_of_month", "day_of_week", "day_of_year", "hour", "minute", "month",
-        "year", "predict_linear", "time", "timestamp",
+        "year", "predict_linear", "time", "timestamp", "info",
     }
 )  # fmt: skip
 

@@ -64,6 +64,19 @@ def test_a_rule_file_becomes_a_model() -> None:
     assert merged.for_ms == first.for_ms
 
 
+def test_what_is_ours_to_say_about_a_rule_is_an_annotation_and_no_field() -> None:
+    rule = "groups:\n- name: a\n  rules:\n  - alert: A\n    expr: up == 0\n"
+    said = load_source(Source("a.yaml", f"{rule}    annotations: {{stallwatch_lint_ignore: x}}\n"))
+    assert said.problems == ()
+    assert said.file is not None
+    (own,) = said.file.groups[0].rules
+    assert isinstance(own, AlertingRule)
+    assert own.annotations == {"stallwatch_lint_ignore": "x"}
+    (problem,) = load_source(Source("a.yaml", f"{rule}    stallwatch_lint_ignore: x\n")).problems
+    assert (problem.place, problem.severity) == ("a.yaml:6:5", "error")
+    assert "stallwatch_lint_ignore" in problem.message
+
+
 def test_a_place_in_an_expression_is_a_place_in_the_file() -> None:
     loaded = load_source(Source("a.yaml", RULES))
     assert loaded.file is not None

@@ -124,6 +124,26 @@ def test_rate_extrapolates_at_most_to_the_zero_point_and_one_sample_gives_nothin
     assert data.at(40, "increase(one_total[1m])") == {}
 
 
+@pytest.mark.parametrize(
+    ("at", "window", "rise"),
+    [
+        # The edges are 10.9 s from the samples at 100, 110 and 120 s: the whole way to both.
+        (130.9, 41.8, 41.8),
+        # 11 s, which is 1.1 spacings: half a spacing beyond, on both sides.
+        (131, 42, 30),
+        # Each side by itself.
+        (131, 41.9, 35.9),
+    ],
+)
+def test_rate_extends_to_an_edge_nearer_than_1_1_spacings_and_else_by_half_of_one(
+    load: Callable[[str], Data], at: float, window: float, rise: float
+) -> None:
+    data = load("10s\n c_total _x10 1000 1010 1020")
+    times = Axis.instant(round(at * 1000))
+    value = data.on(f"increase(c_total[{round(window * 1000)}ms])", times).value
+    assert value.values.tolist() == [[pytest.approx(rise)]]  # type: ignore[union-attr]
+
+
 def test_delta_is_not_cut_at_zero(load: Callable[[str], Data]) -> None:
     data = load("10s\n gauge 0 1 2 3 4")
     assert data.at(40, "delta(gauge[1m])") == {"{}": 4.5}
