@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.alerts.machine import Element
 from engine.labels import METRIC_NAME, Labels
-from rules.templates import TemplateData, TemplateError, expand
+from rules.templates import TemplateData, TemplateError, expand, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger(__name__)
 MAX_KNOWN = 100_000
-QUERY = re.compile(r"\{\{[^}]*\bquery\b")
 # All of the data (a bare dot or dollar) holds the value too, and so may a variable.
 _MAY_BE_VALUE = re.compile(
     r"value|(?<![\w)\]])\.(?![a-z_])|\$(?!labels\b|externallabels\b|externalurl\b)"
@@ -43,8 +42,8 @@ class AlertTemplates:
     A template that fails never loses its alert: its text becomes
     `<error expanding template: ...>`, as in Prometheus, and `errors_total` counts it. `deferred`:
     annotations stay unexpanded until `settled`, for a replay that passes over most of them; not
-    those of a rule that queries, since what it asks for is of that moment. `query` answers the
-    templates' queries at the evaluation under way.
+    those of a rule that queries or asks for the time, since the answer is of that moment. `query`
+    answers the templates' queries at the evaluation under way, `time_ms` is when that is.
     """
 
     def __init__(
@@ -60,9 +59,11 @@ class AlertTemplates:
         self._external_labels = dict(external_labels or {})
         self._external_url = external_url
         self.query: QueryFunction | None = None
+        self.time_ms: int | None = None
         texts = (*rule.labels.values(), *rule.annotations.values())
-        self.has_query = any(QUERY.search(text) for text in texts)
-        self._is_deferred = deferred and not self.has_query
+        words = frozenset[str]().union(*map(words_of, texts))
+        self.has_query = "query" in words
+        self._is_deferred = deferred and not words & {"query", "now"}
         # Labels that are the same whatever the value are worked out once per element.
         self._are_labels_static = not any("{{" in text for text in rule.labels.values())
         self._labels_of: dict[Labels, Labels] = {}
@@ -124,14 +125,22 @@ class AlertTemplates:
             value=element.value,
             external_labels=self._external_labels,
             external_url=self._external_url,
+            time_ms=self.time_ms,
         )
         try:
             return expand(text, data, self.query)
         except TemplateError as error:
             if not self.errors_total:
                 LOGGER.warning("alert %s: a template failed: %s", self._rule.name, error)
-            self.errors_total += 1
-            return f"<error expanding template: {error}>"
+            return self._failed(str(error))
+        except Exception as error:
+            # A fault of ours; it must not cost the alert either.
+            LOGGER.exception("alert %s: internal error in a template", self._rule.name)
+            return self._failed(f"internal error: {type(error).__name__}: {error}")
+
+    def _failed(self, reason: str) -> str:
+        self.errors_total += 1
+        return f"<error expanding template: {reason}>"
 
 
 def _reads_value(text: str) -> bool:

@@ -104,6 +104,7 @@ class _Stepwise:
         context = self._context
         if self._ask is not None and context.templates.has_query:
             context.templates.query = self._ask(time_ms)
+        context.templates.time_ms = time_ms
         done = step(context, alerts, time_ms, elements)
         if self._collect is not None:
             done = _with_evidence(done, self._collect)

@@ -11,10 +11,10 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 from engine.alerts.machine import ALERT_NAME, ALERTS, ALERTS_FOR_STATE
-from engine.alerts.templates import QUERY
 from engine.labels import METRIC_NAME
 from rules.model import AlertingRule
 from rules.promql.walk import selectors
+from rules.templates import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -52,7 +52,7 @@ def reads_of(rule: Rule) -> Reads:
     """What the rule's expression (and its templates' queries) can read."""
     if isinstance(rule, AlertingRule):
         texts = [*rule.labels.values(), *rule.annotations.values()]
-        if any(QUERY.search(text) for text in texts):
+        if any("query" in words_of(text) for text in texts):
             return Reads(anything=True)
     return reads_in(rule.expression.tree)
 

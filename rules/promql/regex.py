@@ -67,13 +67,21 @@ def alternatives(pattern: str) -> frozenset[str] | None:
     return frozenset(pattern.split("|"))
 
 
-def _compile(pattern: str) -> Any:
+def compile_search(pattern: str) -> Any:
+    """The pattern to be searched for in a text, `.` being any character but a line end.
+
+    Raises PatternError.
+    """
+    return _compile(pattern, dot_nl=False)
+
+
+def _compile(pattern: str, *, dot_nl: bool = True) -> Any:
     any_byte = _ANY_BYTE.match(pattern)
     if any_byte is not None:
         raise PatternError("invalid escape sequence", any_byte[1])
     options = re2.Options()
     options.log_errors = False
-    options.dot_nl = True
+    options.dot_nl = dot_nl
     # A long list of nodes needs more than RE2's usual 8 MiB.
     options.max_mem = 64 << 20
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import urllib.parse
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from rules.templates import tree
 from rules.templates.check import read
 from rules.templates.errors import TemplateError
 from rules.templates.functions import FUNCTIONS, LAZY
+from rules.templates.moments import Elapsed, Moment, call_method
 from rules.templates.printing import show
 from rules.templates.values import Sample, Struct, member, truth, type_name
 
@@ -26,12 +27,16 @@ _parsed = lru_cache(maxsize=1024)(read)
 
 @dataclass(frozen=True, slots=True)
 class TemplateData:
-    """What a rule's templates see: the sample's labels and value, and who is speaking."""
+    """What a rule's templates see: the sample's labels and value, who is speaking, and when.
+
+    `time_ms`: of the evaluation, unix milliseconds; None: nobody will ask.
+    """
 
     labels: dict[str, str]
     value: float
     external_labels: dict[str, str] = field(default_factory=dict)
     external_url: str = ""
+    time_ms: int | None = None
 
 
 def expand(text: str, data: TemplateData, query: QueryFunction | None = None) -> str:
@@ -93,7 +98,7 @@ class _Run:
                 case tree.Action(pipe=pipe):
                     value = self._pipe(pipe, dot)
                     if not pipe.variables:
-                        self._write("<no value>" if value is None else show(value), node.span)
+                        self._write(show(value), node.span)
                 case tree.Branch():
                     self._branch(node, dot)
                 case tree.Jump(keyword=keyword):
@@ -187,13 +192,31 @@ class _Run:
         self._step(command.span)
         first, *rest = command.operands
         if not isinstance(first, tree.Function):
-            if rest or final:
+            arguments = tuple(self._operand(operand, dot) for operand in rest) + final
+            if arguments and isinstance(first, tree.Dot | tree.Variable | tree.Chain):
+                return self._method(first, dot, arguments)
+            if arguments:
                 raise TemplateError("can't give an argument to a value", first.span)
+            if isinstance(first, tree.Constant) and first.value is None:
+                raise TemplateError("nil is not a command", first.span)
             return self._operand(first, dot)
         if first.name in LAZY:
             return self._lazy(first, rest, dot, final)
-        arguments = [self._operand(operand, dot) for operand in rest]
-        return self._call(first, (*arguments, *final))
+        arguments = tuple(self._operand(operand, dot) for operand in rest)
+        return self._call(first, arguments + final)
+
+    def _method(
+        self, operand: tree.Dot | tree.Variable | tree.Chain, dot: Any, arguments: tuple[Any, ...]
+    ) -> Any:
+        """`$t.Format "15:04"`."""
+        *fields, name = operand.fields or ("",)
+        value = self._operand(replace(operand, fields=tuple(fields)), dot)
+        try:
+            if isinstance(value, Moment | Elapsed):
+                return call_method(value, name, arguments)
+        except TemplateError as error:
+            raise TemplateError(error.message, operand.span) from None
+        raise TemplateError("can't give an argument to a value", operand.span)
 
     def _lazy(
         self, function: tree.Function, operands: list[tree.Operand], dot: Any, final: Any
@@ -214,6 +237,8 @@ class _Run:
                     return self._query(arguments)
                 case "externalURL":
                     return self.data.external_url
+                case "now":
+                    return self._now(arguments)
                 case "pathPrefix":
                     return urllib.parse.urlsplit(self.data.external_url).path
             return FUNCTIONS[function.name](*arguments)
@@ -225,6 +250,13 @@ class _Run:
             message = f"wrong arguments for {function.name}: {given}"
             raise TemplateError(message, function.span) from error
 
+    def _now(self, arguments: tuple[Any, ...]) -> float:
+        if arguments:
+            raise TemplateError("now takes no arguments")
+        if self.data.time_ms is None:
+            raise TemplateError("now cannot be used here")
+        return self.data.time_ms / 1000
+
     def _query(self, arguments: tuple[Any, ...]) -> list[Sample]:
         if len(arguments) != 1 or not isinstance(arguments[0], str):
             raise TemplateError("query needs one expression, a string")
@@ -235,6 +267,8 @@ class _Run:
     def _operand(self, operand: tree.Operand, dot: Any) -> Any:
         match operand:
             case tree.Constant(value=value):
+                if isinstance(value, int) and not -(2**63) <= value < 2**63:
+                    raise TemplateError(f"{value} overflows int", operand.span)
                 return value
             case tree.Dot(fields=fields):
                 return self._members(dot, fields, operand.span)

@@ -5,23 +5,23 @@
 
 from __future__ import annotations
 
-import html
-import ipaddress
 import math
-import re
 import urllib.parse
 from typing import TYPE_CHECKING, Any
 
 from rules.durations import DurationError, parse_duration
 from rules.templates import humanize
 from rules.templates.errors import TemplateError
-from rules.templates.printing import show, sprint, sprintf
-from rules.templates.values import Sample, equal, less, truth, type_name
+from rules.templates.escaping import escape_html, escape_js
+from rules.templates.hosts import strip_domain, strip_port
+from rules.templates.moments import Elapsed, Moment
+from rules.templates.patterns import matches, replace_all
+from rules.templates.printf import sprintf
+from rules.templates.printing import sprint, sprintln
+from rules.templates.values import Arguments, Html, Sample, equal, less, truth, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-LONGEST_PATTERN = 1_000
 
 
 def _eq(first: Any, *others: Any) -> bool:
@@ -74,44 +74,32 @@ def _printf(pattern: Any, *values: Any) -> str:
 
 
 def _title(value: Any) -> str:
-    """Go's strings.Title: a letter after what is no letter, digit, underscore or quote."""
-    return re.sub(
-        r"(^|[^\w'])(\w)", lambda m: m.group(1) + m.group(2).upper(), _text(value, "title")
-    )
+    """Go's strings.Title: a letter after what separates words."""
+    previous, out = " ", []
+    for char in _text(value, "title"):
+        out.append(_titled(char) if _separates(previous) else char)
+        previous = char
+    return "".join(out)
 
 
-def _pattern(pattern: Any) -> re.Pattern[str]:
-    text = _text(pattern, "a regular expression").replace(r"\z", r"\Z")
-    if len(text) > LONGEST_PATTERN:
-        raise TemplateError(f"a regular expression above {LONGEST_PATTERN} characters")
-    try:
-        return re.compile(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise TemplateError(f"not a regular expression: '{text[:60]}': {error}") from None
+def _titled(char: str) -> str:
+    title = char.title()
+    return title if len(title) == 1 else char
+
+
+def _separates(char: str) -> bool:
+    if char.isascii():
+        return not (char.isalnum() or char == "_")
+    return not char.isalnum() and char.isspace()
 
 
 def _match(pattern: Any, text: Any) -> bool:
-    return _pattern(pattern).search(_text(text, "match")) is not None
+    return matches(_text(pattern, "match"), _text(text, "match"))
 
 
 def _replace_all(pattern: Any, replacement: Any, text: Any) -> str:
-    compiled = _pattern(pattern)
-    template = _text(replacement, "reReplaceAll")
-
-    def fill(match: re.Match[str]) -> str:
-        def group(reference: re.Match[str]) -> str:
-            if reference.group(0) == "$$":
-                return "$"
-            name = reference.group(1) or reference.group(2)
-            key: int | str = int(name) if name.isdigit() else name
-            try:
-                return match.group(key) or ""
-            except IndexError:
-                return ""
-
-        return re.sub(r"\$\$|\$(\w+)|\$\{(\w+)\}", group, template)
-
-    return compiled.sub(fill, _text(text, "reReplaceAll"))
+    name = "reReplaceAll"
+    return replace_all(_text(pattern, name), _text(replacement, name), _text(text, name))
 
 
 def _parse_duration(value: Any) -> float:
@@ -146,27 +134,6 @@ def _sort_by_label(label: Any, value: Any) -> list[Sample]:
     return sorted(_result(value, "sortByLabel"), key=lambda sample: sample.labels.get(name, ""))
 
 
-def _strip_port(value: Any) -> str:
-    text = _text(value, "stripPort")
-    bracketed = re.fullmatch(r"\[([^\[\]]*)\]:[^:]*", text)
-    if bracketed:
-        return bracketed.group(1)
-    host, separator, _ = text.rpartition(":")
-    return host if separator and ":" not in host and "[" not in host else text
-
-
-def _strip_domain(value: Any) -> str:
-    text = _text(value, "stripDomain")
-    host, port = text, ""
-    if found := re.fullmatch(r"(\[[^\[\]]*\]|[^:]*)(:[^:]*)", text):
-        host, port = found.group(1), found.group(2)
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return host.split(".")[0] + port
-    return text
-
-
 def _link(tab: int) -> Callable[[Any], str]:
     def link(expression: Any) -> str:
         query = urllib.parse.quote_plus(_text(expression, "a link"), safe="")
@@ -175,15 +142,22 @@ def _link(tab: int) -> Callable[[Any], str]:
     return link
 
 
-def _arguments(*values: Any) -> dict[str, Any]:
-    return {f"arg{index}": value for index, value in enumerate(values)}
+def _arguments(*values: Any) -> Arguments:
+    return Arguments({f"arg{index}": value for index, value in enumerate(values)})
 
 
-def _finite_time(value: Any) -> str:
+def _to_time(value: Any) -> Moment:
     number = humanize.to_float(value)
     if not math.isfinite(number):
         raise TemplateError("a time cannot be NaN or infinite")
-    return humanize.humanize_timestamp(number)
+    return humanize.moment_of(number)
+
+
+def _to_duration(value: Any) -> Elapsed:
+    nanoseconds = humanize.to_float(value) * 1e9
+    if not abs(nanoseconds) < 2**63:
+        raise TemplateError("a duration is below 292 years")
+    return Elapsed(int(nanoseconds))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -193,9 +167,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "index": _index,
     "slice": _slice,
     "print": lambda *values: sprint(values),
-    "println": lambda *values: " ".join(map(show, values)) + "\n",
+    "println": lambda *values: sprintln(values),
     "printf": _printf,
-    "html": lambda *values: html.escape(sprint(values)),
+    "html": lambda *values: escape_html(sprint(values)),
+    "js": lambda *values: escape_js(sprint(values)),
     "urlquery": lambda *values: urllib.parse.quote_plus(sprint(values), safe=""),
     "eq": _eq,
     "ne": lambda first, second: not equal(first, second),
@@ -209,7 +184,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "humanizeDuration": humanize.humanize_duration,
     "humanizePercentage": humanize.humanize_percentage,
     "humanizeTimestamp": humanize.humanize_timestamp,
-    "toTime": _finite_time,
+    "toTime": _to_time,
+    "toDuration": _to_duration,
     "parseDuration": _parse_duration,
     # Prometheus' strings
     "title": _title,
@@ -217,9 +193,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "toLower": lambda value: _text(value, "toLower").lower(),
     "match": _match,
     "reReplaceAll": _replace_all,
-    "stripPort": _strip_port,
-    "stripDomain": _strip_domain,
-    "safeHtml": lambda value: _text(value, "safeHtml"),
+    "stripPort": lambda value: strip_port(_text(value, "stripPort")),
+    "stripDomain": lambda value: strip_domain(_text(value, "stripDomain")),
+    "safeHtml": lambda value: Html(_text(value, "safeHtml")),
     "urlQueryEscape": lambda value: urllib.parse.quote_plus(_text(value, "urlQueryEscape")),
     "graphLink": _link(0),
     "tableLink": _link(1),
@@ -234,5 +210,5 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 # Evaluated by the expander itself: lazily, or with what it was given.
 LAZY = frozenset({"and", "or"})
-GIVEN = frozenset({"query", "externalURL", "pathPrefix"})
+GIVEN = frozenset({"query", "externalURL", "pathPrefix", "now"})
 NAMES: tuple[str, ...] = (*FUNCTIONS, *sorted(LAZY), *sorted(GIVEN))

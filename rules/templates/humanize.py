@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from rules.templates.errors import TemplateError
-from rules.templates.printing import general
+from rules.templates.floats import general
+from rules.templates.moments import Elapsed, Moment
 from rules.templates.values import type_name
 
 _SMALL = ("m", "u", "n", "p", "f", "a", "z", "y")
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # Beyond these a time does not fit Go's nanoseconds.
 _LATEST_SECONDS = 2**63 / 1e9
 
 
 def to_float(value: Any) -> float:
-    """A number, or a string that reads as one. Raises TemplateError."""
+    """A number, a string that reads as one, or a duration in seconds. Raises TemplateError."""
+    if isinstance(value, Elapsed):
+        return value.nanoseconds / 1e9
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TemplateError(f"can't convert {type_name(value)} to float")
     # Python reads more than Go does: white space around a number, digits of other scripts.
@@ -62,10 +63,9 @@ def humanize_duration(value: Any) -> str:
         number, prefix = _magnified(number)
         return f"{general(number)}{prefix}s"
     sign, number = ("-", -number) if number < 0 else ("", number)
-    whole = int(number)
-    minutes, seconds = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
+    minutes, seconds = _divided(_int64(number), 60)
+    hours, minutes = _divided(minutes, 60)
+    days, hours = _divided(hours, 24)
     if days:
         return f"{sign}{days}d {hours}h {minutes}m {seconds}s"
     if hours:
@@ -85,13 +85,28 @@ def humanize_timestamp(value: Any) -> str:
     number = to_float(value)
     if not math.isfinite(number):
         return general(number)
-    if abs(number) >= _LATEST_SECONDS:
-        raise TemplateError(f"{general(number)} is too far away for a time")
-    # Prometheus cuts to milliseconds, toward zero.
-    milliseconds = int(int(number * 1e9) / 1e6)
-    moment = _EPOCH + timedelta(milliseconds=milliseconds)
-    fraction = f".{moment.microsecond:06d}".rstrip("0").rstrip(".")
-    return f"{moment:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC"
+    return str(moment_of(number))
+
+
+def moment_of(seconds: float) -> Moment:
+    """A time from finite unix seconds, cut to milliseconds toward zero, as Prometheus does.
+
+    Raises TemplateError for one that does not fit.
+    """
+    if abs(seconds) >= _LATEST_SECONDS:
+        raise TemplateError(f"{general(seconds)} is too far away for a time")
+    return Moment(int(int(seconds * 1e9) / 1e6) * 10**6)
+
+
+def _int64(number: float) -> int:
+    """Go's int64(x) on amd64: what does not fit is the smallest one."""
+    return int(number) if abs(number) < 2**63 else -(2**63)
+
+
+def _divided(number: int, by: int) -> tuple[int, int]:
+    """Go's quotient and remainder: cut toward zero."""
+    quotient = abs(number) // by * (1 if number >= 0 else -1)
+    return quotient, number - quotient * by
 
 
 def _scaled(number: float, base: int, prefixes: tuple[str, ...]) -> tuple[float, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -10,6 +11,7 @@ from rules.source import Span
 from rules.templates import tree
 from rules.templates.errors import TemplateError
 from rules.templates.lexer import Token, tokens, unquote
+from rules.templates.moments import WITH_ARGUMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -137,13 +139,28 @@ class _Parser:
         return self._body()
 
     def _define(self, word: Token) -> None:
+        if self.depth:
+            hint = "a template is defined outside of 'if', 'with', 'range' and other definitions"
+            raise TemplateError("'define' inside of another action", word.span, hint)
         name = self._name()
         self._expect("close", "'}}'")
-        self.defined[name] = self._definition(word)
+        self._add(name, self._definition(word), word)
+
+    def _add(self, name: str, body: tuple[tree.Node, ...], word: Token) -> None:
+        """Of two definitions the one that says something holds; two that do are an error."""
+        if not _is_empty(body):
+            if not _is_empty(self.defined.get(name, ())):
+                raise TemplateError(f"the template '{name}' is defined twice", word.span)
+            self.defined[name] = body
+        self.defined.setdefault(name, body)
 
     def _definition(self, word: Token) -> tuple[tree.Node, ...]:
         outer, self.variables = self.variables, ["$"]
+        ranges, self.ranges = self.ranges, 0
+        self.depth += 1
         body, end = self._body()
+        self.depth -= 1
+        self.ranges = ranges
         if end is None or end.text != "end":
             raise TemplateError(f"'{word.text}' is not closed", word.span)
         self._expect("close", "'}}'")
@@ -160,7 +177,7 @@ class _Parser:
         else:
             self._next()
         if word.text == "block":
-            self.defined[name] = self._definition(word)
+            self._add(name, self._definition(word), word)
         return tree.Include(word.span, name, pipe)
 
     def _name(self) -> str:
@@ -180,7 +197,7 @@ class _Parser:
         while self._peek().text == "|":
             self._next()
             command = self._command()
-            if isinstance(command.operands[0], tree.Constant | tree.Dot | tree.Variable):
+            if not _takes_arguments(command.operands[0]):
                 message = "only a function can stand after '|'"
                 raise TemplateError(message, command.operands[0].span)
             commands.append(command)
@@ -217,7 +234,7 @@ class _Parser:
     def _command(self) -> tree.Command:
         operands: list[tree.Operand] = []
         while self._peek().kind not in {"close", "end"} and self._peek().text not in {"|", ")"}:
-            if operands and not self._peek().spaced and self._peek().text != "(":
+            if operands and not self._peek().spaced:
                 token = self._peek()
                 raise TemplateError(f"unexpected '{token.text}' in operand", token.span)
             operands.append(self._operand())
@@ -227,7 +244,7 @@ class _Parser:
                 raise TemplateError("unclosed action", token.span, "close it with '}}'")
             raise TemplateError("missing value", token.span, "an action needs a value or function")
         first = operands[0]
-        if len(operands) > 1 and isinstance(first, tree.Constant | tree.Dot | tree.Variable):
+        if len(operands) > 1 and not _takes_arguments(first):
             message = f"can't give an argument to '{self.text[first.span.start : first.span.end]}'"
             hint = "it is no function; a field is written with a dot: '$labels.instance'"
             raise TemplateError(message, operands[1].span, hint)
@@ -241,7 +258,7 @@ class _Parser:
             case "number":
                 return tree.Constant(token.span, _number(token))
             case "char":
-                return tree.Constant(token.span, ord(unquote(token)[0]))
+                return tree.Constant(token.span, _character(token))
             case "field":
                 fields, span = self._fields(token.span)
                 return tree.Dot(span, (token.text[1:], *fields))
@@ -287,15 +304,38 @@ class _Parser:
             raise TemplateError(message, token.span, did_you_mean(token.text, named))
 
 
+def _takes_arguments(operand: tree.Operand) -> bool:
+    if isinstance(operand, tree.Function):
+        return True
+    fields = () if isinstance(operand, tree.Constant) else operand.fields
+    return bool(fields) and fields[-1] in WITH_ARGUMENTS
+
+
+def _character(token: Token) -> int:
+    text = unquote(token)
+    if len(text) != 1:
+        hint = "a string stands between \", a character between '"
+        raise TemplateError(f"not a character: {token.text}", token.span, hint)
+    return ord(text)
+
+
+def _is_empty(body: tuple[tree.Node, ...]) -> bool:
+    return all(isinstance(node, tree.Text) and not node.text.strip() for node in body)
+
+
 def _number(token: Token) -> float:
     text = token.text.replace("_", "")
+    digits = text.lstrip("+-").lower()
     try:
-        if text.lstrip("+-")[:2].lower() not in {"0x", "0b", "0o"} and any(
-            c in text for c in ".eE"
-        ):
-            return float(text)
-        digits = text.lstrip("+-")
-        octal = len(digits) > 1 and digits.isdigit() and digits[0] == "0"
-        return int(text, 8 if octal else 0)
-    except ValueError:
+        if digits[:2] == "0x" and "p" in digits:
+            value = float.fromhex(text)
+        elif digits[:2] not in {"0x", "0b", "0o"} and any(c in digits for c in ".e"):
+            value = float(text)
+        else:
+            octal = len(digits) > 1 and digits.isdigit() and digits[0] == "0"
+            return int(text, 8 if octal else 0)
+    except (ValueError, OverflowError):
         raise TemplateError(f"not a number: '{token.text}'", token.span) from None
+    if math.isinf(value):
+        raise TemplateError(f"the number is too large: '{token.text}'", token.span)
+    return value

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from rules.templates.errors import TemplateError
+from rules.templates.moments import Elapsed, Moment, call_method
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,30 +25,46 @@ class Struct:
     fields: dict[str, Any] = field(default_factory=dict)
 
 
+class Arguments(dict[str, Any]):
+    """What `args` gives: a map with values of any type."""
+
+    __slots__ = ()
+
+
+class Html(str):
+    """Text that `safeHtml` has marked; it prints as it is."""
+
+    __slots__ = ()
+
+
+_ROOT_TYPE = (
+    "struct { Labels map[string]string; ExternalLabels map[string]string; ExternalURL string; "
+    "Value interface {} }"
+)
+
 QueryFunction: TypeAlias = Callable[[str], Sequence[Sample]]
+
+
+# In the order of asking: a bool is an int to Python, and some of our classes are dicts and strings.
+_TYPE_NAMES: tuple[tuple[type, str], ...] = (
+    (type(None), "<nil>"),
+    (bool, "bool"),
+    (int, "int"),
+    (float, "float64"),
+    (Html, "template.HTML"),
+    (str, "string"),
+    (Arguments, "map[string]interface {}"),
+    (dict, "map[string]string"),
+    (Sample, "*template.sample"),
+    (list, "template.queryResult"),
+    (Moment, "*time.Time"),
+    (Elapsed, "*time.Duration"),
+)
 
 
 def type_name(value: Any) -> str:
     """Go's name of a value's type."""
-    match value:
-        case None:
-            return "<nil>"
-        case bool():
-            return "bool"
-        case int():
-            return "int"
-        case float():
-            return "float64"
-        case str():
-            return "string"
-        case dict():
-            return "map[string]string"
-        case Sample():
-            return "*template.sample"
-        case list():
-            return "template.queryResult"
-        case _:
-            return "struct"
+    return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), _ROOT_TYPE)
 
 
 def truth(value: Any) -> bool:
@@ -59,12 +76,16 @@ def truth(value: Any) -> bool:
 
 def member(value: Any, name: str) -> Any:
     """`.name` of a value. Raises TemplateError when it has none."""
+    if isinstance(value, Arguments):
+        return value.get(name)
     if isinstance(value, dict):
         return value.get(name, "")
     if isinstance(value, Struct) and name in value.fields:
         return value.fields[name]
     if isinstance(value, Sample) and name in {"Labels", "Value"}:
         return value.labels if name == "Labels" else value.value
+    if isinstance(value, Moment | Elapsed):
+        return call_method(value, name)
     if value is None:
         raise TemplateError(f"nil has no field '{name}'")
     raise TemplateError(f"can't evaluate field {name} in type {type_name(value)}")

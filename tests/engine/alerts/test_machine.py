@@ -147,10 +147,36 @@ def test_over_the_limit_the_rules_alerts_are_cleared_and_nothing_is_sent(
     assert (done.alerts, done.transitions, done.samples) == ({}, (), {})
 
 
-def test_a_template_that_fails_never_loses_its_alert(make_context: MakeContext) -> None:
-    context = make_context(annotations={"text": "{{ nonsense"})
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ nonsense",
+        "{{ query `up` }}",
+        '{{ define "t" }}{{ template "t" . }}{{ end }}{{ template "t" . }}',
+        "{{ range 100000 }}{{ range 100000 }}x{{ end }}{{ end }}",
+        '{{ printf "%100000d" 1 }}',
+    ],
+)
+def test_a_template_that_fails_never_loses_its_alert(make_context: MakeContext, text: str) -> None:
+    context = make_context(annotations={"text": text, "other": "kept"}, labels={"made": text})
     (alert,) = run(context, (1, True))[0].alerts.values()
     assert alert.annotations["text"].startswith("<error expanding template: ")
+    assert alert.labels.get("made").startswith("<error expanding template: ")
+    assert alert.annotations["other"] == "kept"
+    assert context.templates.errors_total == 2
+
+
+def test_a_fault_of_our_own_in_a_template_does_not_lose_the_alert_either(
+    make_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> str:
+        raise KeyError("x")
+
+    monkeypatch.setattr("engine.alerts.templates.expand", broken)
+    context = make_context(annotations={"text": "{{ $value }}"})
+    (alert,) = run(context, (1, True))[0].alerts.values()
+    expected = "<error expanding template: internal error: KeyError: 'x'>"
+    assert alert.annotations["text"] == expected
     assert context.templates.errors_total == 1
 
 

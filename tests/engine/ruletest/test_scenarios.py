@@ -214,3 +214,31 @@ tests:
     )
     (failure,) = verdict.failures
     assert hint in failure.hint
+
+
+def test_templates_query_and_tell_the_time_of_the_evaluation(run: Run) -> None:
+    rules = """
+groups:
+- name: a
+  rules:
+  - alert: A
+    expr: x > 1
+    annotations:
+      peer: '{{ with printf "y{host=''%s''}" $labels.host | query }}{{ first . | value }}{{ end }}'
+      when: '{{ now }}'
+"""
+    verdict = run(
+        rules,
+        """
+tests:
+- input_series:
+  - {series: 'x{host="a"}', values: 0 2x9}
+  - {series: 'y{host="a"}', values: 5+1x9}
+  - {series: 'y{host="b"}', values: 0x9}
+  alert_rule_test:
+  - eval_time: 3m
+    alertname: A
+    exp_alerts: [{exp_labels: {host: a}, exp_annotations: {peer: 8, when: 180}}]
+""",
+    )
+    assert verdict.failures == ()

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rules.templates import Sample, TemplateData, TemplateError, check_template, expand
+from rules.templates import Sample, TemplateData, TemplateError, check_template, expand, words_of
 
 CASES: list[dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parent / "cases.yaml").read_text(encoding="utf-8")
@@ -18,6 +18,7 @@ RESULTS = {
     "up": [Sample({"instance": "b"}, 1.0), Sample({"instance": "a"}, 2.0)],
     "console_url": [Sample({"url": "http://c"}, 1.0)],
     "none": [],
+    "up{job='node'}": [Sample({}, 3.0)],
 }
 
 
@@ -27,6 +28,7 @@ def _data(value: float = 0.5) -> TemplateData:
         value=value,
         external_labels={"region": "eu"},
         external_url="https://alerts.example/p",
+        time_ms=1_700_000_000_000,
     )
 
 
@@ -40,6 +42,12 @@ def test_a_template_expands_as_in_prometheus(case: dict[str, Any]) -> None:
     with pytest.raises(TemplateError) as caught:
         expand(case["text"], data, RESULTS.__getitem__)
     assert case["error"] in str(caught.value)
+
+
+def test_the_functions_that_a_template_calls_are_found_whatever_its_strings_hold() -> None:
+    asks = """{{ with printf "up{job='%s'}" $labels.job | query }}{{ . | first }}{{ end }}"""
+    assert {"query", "first", "printf"} <= words_of(asks)
+    assert "query" not in words_of('query {{ print "query" }} {{/* query */}} {{ .query }}')
 
 
 def test_an_error_points_at_its_place() -> None:
