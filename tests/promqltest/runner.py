@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -76,6 +77,10 @@ def _run(
     except NeedsNativeHistograms as error:
         failure = Failure(case.line, case.expr, NEEDS_HISTOGRAMS, str(error))
         tally.unsupported.append(failure)
+    except Exception as error:  # noqa: BLE001 - a fault must not keep the other cases from running
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        got = f"internal error: {type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
+        tally.failures.append(Failure(case.line, case.expr, "a result", got))
     else:
         tally.passed += 1
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.promql.engine import evaluate
 from tests.promqltest.notation import NativeHistogram, ScriptError, Stale, sequence, starts
 from tests.promqltest.runner import run_script
 
@@ -189,3 +190,18 @@ def test_a_mode_that_gives_other_bits_fails_the_case(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(data.Data, "_flushes", off)
     (failure,) = run_script(LOAD + "eval instant at 10s w\n  w{r='a'} 2").failures
     assert failure.got == 'w{r="a"} 2.000000001@10s (live mode)'
+
+
+def test_a_fault_of_the_engine_is_a_failure_and_the_next_case_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(tree: object, *rest: object) -> object:
+        if type(tree).__name__ == "Binary":
+            raise ZeroDivisionError("by hand")
+        return evaluate(tree, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("tests.promqltest.modes.evaluate", broken)
+    tally = run_script("eval instant at 0 1 + 1\n  2\n\neval instant at 0 2\n  2")
+    (failure,) = tally.failures
+    assert failure.got.startswith("internal error: ZeroDivisionError: by hand")
+    assert tally.passed == 1
