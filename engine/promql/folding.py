@@ -115,6 +115,13 @@ class Group(Fold):
         return np.ones(self.shape)
 
 
+def seen_by_group(present: BoolArray, groups: IndexArray, count: int) -> BoolArray:
+    """Where any row of each group is present: bool[G, T] from bool[R, T] and the groups, [R]."""
+    fold = Group(count, present.shape[1])
+    fold.add(Rows(np.broadcast_to(0.0, present.shape), present, groups))
+    return fold.seen
+
+
 class Count(Fold):
     """How many series are present."""
 

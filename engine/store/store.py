@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.matching import Selection, matcher_key
-from engine.series import Series, stale_mask
+from engine.series import Series, Table, stale_mask
 from engine.store.block import Block
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ class Store:
         self._blocks_of: Counter[int] = Counter()
         self._unused: list[int] = []
         self._by_name: dict[str, set[int]] = {}
-        self._selections: dict[object, Int64Array] = {}
+        self._selections: dict[object, tuple[Int64Array, tuple[Labels, ...]]] = {}
+        # The labels of each selection, also while `_selections` has forgotten the ids.
+        self._selected: dict[object, tuple[Labels, ...]] = {}
         self._newest_ms = _NEVER
         self._events: deque[TaskEvent] = deque()
         self._events_by_task: dict[str, deque[TaskEvent]] = {}
@@ -110,20 +112,27 @@ class Store:
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
         """See `engine.series.Queryable`. Series sampled together share one timestamps array."""
+        return _series(self.table(matchers, start_ms, end_ms))
+
+    def table(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> Table:
+        """See `engine.series.Tabular`."""
         with self._lock:
-            ids = self._matching(matchers)
-            labels = [self._labels[own] for own in ids.tolist()]
+            ids, labels = self._matching(matchers)
             parts = [
                 block.read(start_ms, end_ms, ids, len(self._labels))
                 for block in self._blocks
                 if block.last_ms >= start_ms and block.first_ms <= end_ms
             ]
-        if not parts or not labels:
-            return []
+        if not parts:
+            shape = (len(labels), 0)
+            none = np.empty(0, dtype=np.int64)
+            return Table(labels, none, np.empty(shape), np.empty(shape, dtype=np.bool_))
         times = np.concatenate([part[0] for part in parts])
         values = np.ascontiguousarray(np.concatenate([part[1] for part in parts]).T)
-        present = np.ascontiguousarray(np.concatenate([part[2] for part in parts]).T)
-        return _series(labels, times, values, present)
+        present = np.concatenate([part[2] for part in parts])
+        if present.all():
+            return Table(labels, times, values)
+        return Table(labels, times, values, np.ascontiguousarray(present.T))
 
     def events(
         self, task_id: str, start_ms: int, end_ms: int, visible_at_ms: int
@@ -228,7 +237,8 @@ class Store:
                 if self._blocks_of[own] <= 0:
                     self._forget(own)
 
-    def _matching(self, matchers: Sequence[Matcher]) -> Int64Array:
+    def _matching(self, matchers: Sequence[Matcher]) -> tuple[Int64Array, tuple[Labels, ...]]:
+        """The ids of the series that match, and their labels, sorted."""
         key = matcher_key(matchers)
         found = self._selections.get(key)
         if found is None:
@@ -242,10 +252,15 @@ class Store:
                 if (labels := self._labels[own]) is not None and selection.accepts(labels)
             ]
             rows.sort(key=lambda row: row[0].pairs)
-            found = np.array([own for _, own in rows], dtype=np.int64)
-            if len(self._selections) >= _CACHED_SELECTIONS:
+            ids = np.array([own for _, own in rows], dtype=np.int64)
+            every = tuple(own for own, _ in rows)
+            # A series that came or went elsewhere leaves this answer the same object.
+            before = self._selected.get(key)
+            found = (ids, before if before is not None and before == every else every)
+            if len(self._selected) >= _CACHED_SELECTIONS:
                 self._selections.clear()
-            self._selections[key] = found
+                self._selected.clear()
+            self._selections[key], self._selected[key] = found, found[1]
         return found
 
     def _write_events(self, events: Sequence[TaskEvent], flush_ms: int) -> None:
@@ -266,26 +281,27 @@ class Store:
             del self._events_by_task[oldest.task_id]
 
 
-def _series(
-    labels: Sequence[Labels | None], times: Int64Array, values: Float64Array, present: BoolArray
-) -> list[Series]:
+def _series(table: Table) -> list[Series]:
     """Rows of a matrix as series; equal presence means the same timestamps object."""
+    if not table.timestamps_ms.size:
+        return []
+    if table.present is None:
+        return [
+            Series(own, table.timestamps_ms, values)
+            for own, values in zip(table.labels, table.values, strict=True)
+        ]
     shared: dict[bytes, Int64Array] = {}
     found = []
-    if not times.size:
-        return []
-    complete: BoolArray = np.asarray(present.all(axis=1))
-    for row, own in enumerate(labels):
-        if own is None:
-            continue
+    complete: list[bool] = np.logical_and.reduce(table.present, axis=1).tolist()
+    for row, own in enumerate(table.labels):
         if complete[row]:
-            found.append(Series(own, times, values[row]))
+            found.append(Series(own, table.timestamps_ms, table.values[row]))
             continue
-        mask = present[row]
+        mask = table.present[row]
         if not mask.any():
             continue
         key = mask.tobytes()
         if key not in shared:
-            shared[key] = times[mask]
-        found.append(Series(own, shared[key], values[row][mask]))
+            shared[key] = table.timestamps_ms[mask]
+        found.append(Series(own, shared[key], table.values[row][mask]))
     return found

@@ -1,0 +1,161 @@
+"""Which rows of two vectors have equal labels to be matched on; from their labels alone.
+
+All of it is remembered for the same two tuples of labels, so that a live rule pairs its series up
+once and not at every tick. L and R rows on the left and right, K different signatures, P pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from engine.promql.folding import seen_by_group
+from engine.promql.naming import METADATA, unnamed
+from engine.promql.remembered import REMEMBERED
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from engine.labels import Labels
+    from engine.promql.windows import IndexArray
+    from engine.series import BoolArray
+    from rules.promql.ast import VectorMatching
+
+    LabelSets: TypeAlias = tuple[Labels, ...]
+
+
+def signature(labels: Labels, matching: VectorMatching) -> Labels:
+    """The labels that two series must share to match."""
+    if matching.on:
+        return labels.only(*matching.labels)
+    return labels.without(*matching.labels, *METADATA)
+
+
+@dataclass(frozen=True, eq=False)
+class Signatures:
+    """The numbers of signatures, [L] and [R], equal where they are; K of them."""
+
+    left: IndexArray
+    right: IndexArray
+    labels: tuple[Labels, ...]
+
+    @classmethod
+    def of(cls, left: LabelSets, right: LabelSets, matching: VectorMatching) -> Signatures:
+        """The signatures of two vectors' rows."""
+        question = ("signatures", matching.on, matching.labels)
+        return REMEMBERED.get((left, right), question, lambda: cls._made(left, right, matching))
+
+    @classmethod
+    def _made(cls, left: LabelSets, right: LabelSets, matching: VectorMatching) -> Signatures:
+        numbers: dict[Labels, int] = {}
+        sides = [
+            np.fromiter(
+                (numbers.setdefault(signature(own, matching), len(numbers)) for own in side),
+                np.intp,
+                len(side),
+            )
+            for side in (left, right)
+        ]
+        return cls(sides[0], sides[1], tuple(numbers))
+
+    def seen(self, numbers: IndexArray, present: BoolArray) -> BoolArray:
+        """Where any row with each signature is present, [K, T]."""
+        return seen_by_group(present, numbers, len(self.labels))
+
+    @cached_property
+    def left_rivals(self) -> tuple[IndexArray, ...]:
+        """Rows of the left side that have a signature in common."""
+        return alike(self.left)
+
+    @cached_property
+    def right_rivals(self) -> tuple[IndexArray, ...]:
+        """Rows of the right side that have a signature in common."""
+        return alike(self.right)
+
+    @cached_property
+    def count(self) -> int:
+        """P."""
+        width = len(self.labels)
+        left, right = (np.bincount(side, minlength=width) for side in (self.left, self.right))
+        return int(left @ right)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairing:
+    """All pairs of rows that match, by rows of the "many" side.
+
+    `labels`: those of each pair's result. `rivals`: pairs of which no two may be present at a step.
+    """
+
+    many: IndexArray
+    one: IndexArray
+    labels: LabelSets
+    rivals: tuple[IndexArray, ...]
+
+    @classmethod
+    def of(
+        cls, many: LabelSets, one: LabelSets, matching: VectorMatching, *, keeps_name: bool
+    ) -> Pairing:
+        """The pairs of two vectors' rows."""
+        question = (
+            "pairs",
+            matching.cardinality,
+            matching.on,
+            matching.labels,
+            matching.include,
+            keeps_name,
+        )
+
+        def make() -> Pairing:
+            return cls._made(many, one, matching, keeps_name=keeps_name)
+
+        return REMEMBERED.get((many, one), question, make)
+
+    @classmethod
+    def _made(
+        cls, many: LabelSets, one: LabelSets, matching: VectorMatching, *, keeps_name: bool
+    ) -> Pairing:
+        found = Signatures.of(many, one, matching)
+        order = np.argsort(found.right, kind="stable")
+        ordered = found.right[order]
+        first = np.searchsorted(ordered, found.left, side="left")
+        counts = np.searchsorted(ordered, found.left, side="right") - first
+        many_rows = np.repeat(np.arange(len(many), dtype=np.intp), counts)
+        within = np.arange(many_rows.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        one_rows = order[np.repeat(first, counts) + within]
+        labels = tuple(
+            result_labels(matching, many[row], one[other], keeps_name=keeps_name)
+            for row, other in zip(many_rows.tolist(), one_rows.tolist(), strict=True)
+        )
+        explicit = matching.cardinality == "one-to-one"
+        keys: list[Hashable] = found.left[many_rows].tolist() if explicit else list(labels)
+        return cls(many_rows, one_rows, labels, _alike(keys))
+
+
+def alike(numbers: IndexArray) -> tuple[IndexArray, ...]:
+    """The rows of each number that several have."""
+    order = np.argsort(numbers, kind="stable")
+    edges = np.flatnonzero(np.diff(numbers[order])) + 1
+    return tuple(rows for rows in np.split(order, edges) if rows.size > 1)
+
+
+def _alike(keys: list[Hashable]) -> tuple[IndexArray, ...]:
+    numbers: dict[Hashable, int] = {}
+    return alike(
+        np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), np.intp, len(keys))
+    )
+
+
+def result_labels(
+    matching: VectorMatching, many: Labels, one: Labels, *, keeps_name: bool
+) -> Labels:
+    """The labels of what two rows make."""
+    labels = many if keeps_name else unnamed(many)
+    if matching.cardinality == "one-to-one":
+        labels = labels.only(*matching.labels) if matching.on else labels.without(*matching.labels)
+    if matching.include:
+        labels = labels.merged({name: one.get(name) for name in matching.include})
+    return labels
