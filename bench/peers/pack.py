@@ -90,6 +90,7 @@ def by_vmalert(vmalert: Path, server: Server, data: DataSet) -> float:
             "datasource.url": server.url,
             "datasource.queryStep": f"{STEP_MS // 1000}s",
             "remoteWrite.url": sink,
+            "remoteWrite.maxQueueSize": 100_000_000,
             "replay.timeFrom": format_rfc3339(data.start_ms),
             "replay.timeTo": format_rfc3339(data.end_ms),
             # One request a rule, and no pause after it (a second by default).
