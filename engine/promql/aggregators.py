@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.promql.blocks import parts_of
+from engine.promql.blocks import Part, parts_of
 from engine.promql.errors import EvaluationError
 from engine.promql.folding import FOLDS, Group, Rows
 from engine.promql.frame import Frame
 from engine.promql.grouping import Groups
+from engine.promql.limits import limited
+from engine.promql.natives import for_aggregator
 from engine.promql.quantiles import quantile
 from engine.promql.ranking import count_values, ranked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.labels import Labels
     from engine.promql.context import Context, Partial
     from engine.series import BoolArray, Float64Array
     from rules.promql.ast import Aggregate
@@ -30,6 +35,8 @@ def aggregate(context: Context, node: Aggregate) -> Partial:
         return count_values(context, node)
     if node.op in ("topk", "bottomk"):
         return ranked(context, node)
+    if node.op in ("limitk", "limit_ratio"):
+        return limited(context, node)
     if node.op == "quantile":
         return _quantile(context, node)
     if node.op not in FOLDS:
@@ -40,6 +47,18 @@ def aggregate(context: Context, node: Aggregate) -> Partial:
 def _folded(context: Context, node: Aggregate) -> Frame:
     """Part after part of the vector goes into the groups' running aggregates."""
     labels, parts = parts_of(context, node.expr)
+    frame = _fold(context, node, labels, parts)
+    if frame is None:
+        # Of histograms it takes the whole vector to say what becomes of them.
+        whole = for_aggregator(context, node, context.frame(node.expr))
+        frame = _fold(context, node, whole.labels, (Part(0, whole),))
+    return Frame.empty(context.steps) if frame is None else frame
+
+
+def _fold(
+    context: Context, node: Aggregate, labels: tuple[Labels, ...], parts: Iterable[Part]
+) -> Frame | None:
+    """The groups' aggregates; None once a native histogram is met."""
     groups = Groups.of(labels, node)
     count = len(groups.labels)
     context.require(count * context.steps, node.span)
@@ -48,6 +67,8 @@ def _folded(context: Context, node: Aggregate) -> Frame:
     fates: Group | None = None
     for part in parts:
         frame = part.frame
+        if frame.histograms is not None:
+            return None
         numbers = groups.numbers[part.first : part.first + len(frame.labels)]
         if fates is not None or not all(frame.drops):
             if fates is None:
@@ -77,7 +98,7 @@ def _quantile(context: Context, node: Aggregate) -> Partial:
     if node.param is None:
         raise EvaluationError("quantile needs a parameter", node.span)
     quantiles = context.scalar(node.param)
-    frame = context.frame(node.expr)
+    frame = for_aggregator(context, node, context.frame(node.expr))
     every = np.ones((1, frame.steps), dtype=np.bool_)
     context.notes.check_quantiles(quantiles, every, node.param.span)
     groups = Groups.of(frame.labels, node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,39 @@ from engine.promql.numbers import format_general
 if TYPE_CHECKING:
     from engine.series import BoolArray, Float64Array
     from rules.source import Source, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Monotonicity:
+    """Bucket counts that were raised: from which bound to which, the most, how often, and when."""
+
+    least_bound: float
+    largest_bound: float
+    difference: float
+    samples: int
+    first_ms: int
+    last_ms: int
+
+    def joined(self, other: Monotonicity) -> Monotonicity:
+        """Both together."""
+        return Monotonicity(
+            min(self.least_bound, other.least_bound),
+            max(self.largest_bound, other.largest_bound),
+            max(self.difference, other.difference),
+            self.samples + other.samples,
+            min(self.first_ms, other.first_ms),
+            max(self.last_ms, other.last_ms),
+        )
+
+    def __str__(self) -> str:
+        low, high = format_general(self.least_bound), format_general(self.largest_bound)
+        first, last = (
+            str(np.datetime64(time // 1000, "s")) + "Z" for time in (self.first_ms, self.last_ms)
+        )
+        return (
+            f", from buckets {low} to {high}, with a max diff of {self.difference:.2g}, "
+            f"over {self.samples} samples from {first} to {last}"
+        )
 
 
 class Annotations:
@@ -25,7 +59,8 @@ class Annotations:
     def __init__(self, source: Source | None = None) -> None:
         self._source = source
         self._warnings: dict[str, None] = {}
-        self._infos: dict[str, None] = {}
+        # By text and place; what is to be told in between may still grow.
+        self._infos: dict[tuple[str, str], Monotonicity | None] = {}
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -35,12 +70,17 @@ class Annotations:
     @property
     def infos(self) -> tuple[str, ...]:
         """The infos so far."""
-        return tuple(self._infos)
+        return tuple(
+            f"{text}{'' if detail is None else detail} ({place})"
+            for (text, place), detail in self._infos.items()
+        )
 
     def add(self, other: Annotations) -> None:
         """Take over another's, after those that are here."""
         self._warnings.update(other._warnings)
-        self._infos.update(other._infos)
+        for key, detail in other._infos.items():
+            known = self._infos.get(key)
+            self._infos[key] = detail if known is None or detail is None else known.joined(detail)
 
     def warn(self, text: str, span: Span) -> None:
         """Add a warning about a part of the expression."""
@@ -48,7 +88,7 @@ class Annotations:
 
     def inform(self, text: str, span: Span) -> None:
         """Add an info about a part of the expression."""
-        self._infos[f"PromQL info: {text} ({self._place(span)})"] = None
+        self._infos[(f"PromQL info: {text}", self._place(span))] = None
 
     def check_quantiles(self, quantiles: Float64Array, present: BoolArray, span: Span) -> None:
         """Warn of each φ, [T], outside [0, 1] at a step where some row, [S, T], is present."""
@@ -70,13 +110,53 @@ class Annotations:
         text = f'bucket label "le" is missing or has a malformed value of {quote(value)}'
         self.warn(text + _for_metric(metric), span)
 
-    def forced_monotonicity(self, metric: str, span: Span) -> None:
-        """Inform that bucket counts went down and were repaired."""
+    def forced_monotonicity(self, metric: str, found: Monotonicity, span: Span) -> None:
+        """Inform that bucket counts went down and were repaired; one info for all steps."""
         text = (
-            "input to histogram_quantile needed to be fixed for monotonicity (see "
+            "PromQL info: input to histogram_quantile needed to be fixed for monotonicity (see "
             "https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)"
         )
-        self.inform(text + _for_metric(metric), span)
+        key = (text + _for_metric(metric), self._place(span))
+        known = self._infos.get(key)
+        self._infos[key] = found if known is None else known.joined(found)
+
+    def mixed_floats_and_histograms(self, metric: str, span: Span) -> None:
+        """Warn of a window with both, where a function takes only one kind."""
+        text = f"encountered a mix of histograms and floats for metric name {quote(metric)}"
+        self.warn(text, span)
+
+    def mixed_aggregation(self, span: Span) -> None:
+        """Warn of a group with both, where an aggregator takes only one kind."""
+        self.warn("encountered a mix of histograms and floats for aggregation", span)
+
+    def mixed_classic_and_native(self, metric: str, span: Span) -> None:
+        """Warn of a histogram that is there in both forms at one step."""
+        text = "vector contains a mix of classic and native histograms"
+        self.warn(text + _for_metric(metric), span)
+
+    def ignored_in_range(self, metric: str, span: Span) -> None:
+        """Inform of histograms beside floats in a window, where only floats are looked at."""
+        text = "ignored histograms in a range containing both floats and histograms"
+        self.inform(f"{text} for metric name {quote(metric)}", span)
+
+    def ignored_in_aggregation(self, aggregator: str, span: Span) -> None:
+        """Inform of histograms that an aggregator does not look at."""
+        self.inform(f"ignored histogram in {aggregator} aggregation", span)
+
+    def incompatible_types(self, lhs: str, op: str, rhs: str, span: Span) -> None:
+        """Inform of operands ("float", "histogram") that an operator does not take."""
+        text = f"incompatible sample types encountered for binary operator {quote(op)}"
+        self.inform(f"{text}: {lhs} {op} {rhs}", span)
+
+    def overlapping_start(self, metric: str, span: Span) -> None:
+        """Warn of a sample that began to count before the one before it was taken."""
+        text = "sample has start time that overlaps with previous sample timestamp for metric"
+        self.warn(f"{text} {quote(metric)}", span)
+
+    def invalid_ratio(self, ratio: float, used: float, span: Span) -> None:
+        """Warn of a ratio outside [-1, 1]."""
+        got, cap = format_general(ratio), format_general(used)
+        self.warn(f"ratio value should be between -1 and 1, got {got}, capping to {cap}", span)
 
     def _place(self, span: Span) -> str:
         if self._source is None:

@@ -10,6 +10,7 @@ import numpy as np
 from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
 from engine.promql.matching import combine, match
+from engine.promql.native_operands import with_scalar
 from engine.promql.operators import ARITHMETIC, COMPARISONS, SET_OPERATORS
 from engine.promql.value import Scalar
 from rules.promql.tokens import TRIM_OPERATORS
@@ -34,8 +35,6 @@ def unary(context: Context, node: Unary) -> Partial:
 
 def binary(context: Context, node: Binary) -> Partial:
     """Any binary operator between scalars and vectors."""
-    if node.op in TRIM_OPERATORS:
-        raise EvaluationError(f"the operator {node.op} is not supported", node.op_span)
     lhs, rhs = context.evaluate(node.lhs), context.evaluate(node.rhs)
     match (lhs, rhs):
         case Scalar(), Scalar():
@@ -59,6 +58,12 @@ def _of_scalars(node: Binary, lhs: Float64Array, rhs: Float64Array) -> Float64Ar
 def _with_scalar(
     context: Context, node: Binary, frame: Frame, scalar: Float64Array, *, swapped: bool
 ) -> Frame:
+    if frame.histograms is not None:
+        frame = with_scalar(context, node, frame, swapped=swapped)
+    if node.op in TRIM_OPERATORS:
+        if frame.present.any():
+            context.notes.incompatible_types("float", node.op, "float", node.span)
+        return Frame.empty(frame.steps)
     lhs, rhs = (scalar, frame.values) if swapped else (frame.values, scalar)
     if node.op in ARITHMETIC:
         changed = frame.with_values(ARITHMETIC[node.op](lhs, rhs))
@@ -73,8 +78,6 @@ def _with_scalar(
 def _of_vectors(context: Context, node: Binary, lhs: Frame, rhs: Frame) -> Frame:
     if node.op in SET_OPERATORS:
         return combine(node, lhs, rhs)
-    if node.matching and (node.matching.fill_left, node.matching.fill_right) != (None, None):
-        raise EvaluationError("fill is not supported", node.op_span)
     matched = match(context, node, lhs, rhs)
     if matched.drop_names:
         return context.drop_names(matched.frame, node.span)

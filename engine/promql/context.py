@@ -32,6 +32,8 @@ class Options:
     `lookback_ms`: how old an instant selector's sample may be. `default_step_ms`: the step of a
     subquery that names none (the global evaluation interval). `max_samples`: the most samples
     that one operation may hold at once. `source`: the text that annotations point into.
+    `start_timestamps`: whether a sample's start timestamp tells of a counter's reset, and
+    `start_timestamp()` of it (Prometheus' feature use-start-timestamps).
     `workers`: the most threads for one expression. `block_cells`: how many cells of
     [series, step] are worked on at a time; no result depends on either.
     """
@@ -41,6 +43,7 @@ class Options:
     delayed_name_removal: bool = True
     max_samples: int = 50_000_000
     source: Source | None = None
+    start_timestamps: bool = False
     workers: int = 1
     block_cells: int = 131_072
 

@@ -16,11 +16,13 @@ from engine.promql.annotations import Annotations
 from engine.promql.binary import binary, unary
 from engine.promql.blocks import Execution, plan, stacked
 from engine.promql.context import Context, Options, Partial
-from engine.promql.errors import EvaluationError
+from engine.promql.errors import EvaluationError, NeedsNativeHistograms
 from engine.promql.frame import Frame
+from engine.promql.functions.extended import smoothed_instant
 from engine.promql.functions.shapes import unwrapped, windows_of
 from engine.promql.functions.table import IMPLEMENTATIONS
 from engine.promql.naming import finish, unnamed
+from engine.promql.natives import refuse
 from engine.promql.steps import evaluate_by_step, sees_the_future
 from engine.promql.tall import by_levels, shape_of
 from engine.promql.value import Axis, Matrix, Result, String, Value
@@ -70,9 +72,10 @@ def evaluate(
     if axis.rule and sees_the_future(expr, first):
         return evaluate_by_step(evaluate, expr, axis, queryable, options)
     notes = Annotations(options.source)
+    step_ms = 0 if axis.rule else axis.step_ms
     dispatch = by_levels(shape, _evaluate, _evaluate_node) if shape.high else _evaluate
     context = Context(
-        times, first, last, axis.step_ms, queryable, options, notes, dispatch, _evaluate_node
+        times, first, last, step_ms, queryable, options, notes, dispatch, _evaluate_node
     )
     try:
         with np.errstate(all="ignore"):
@@ -96,7 +99,9 @@ def _finished(context: Context, expr: Expr) -> Value:
     if isinstance(unwrapped(expr), MatrixSelector | Subquery):
         return _matrix(context, expr)
     value = context.evaluate(expr)
-    return finish(value).vector() if isinstance(value, Frame) else value
+    if not isinstance(value, Frame):
+        return value
+    return finish(refuse(value, "the result", expr.span)).vector()
 
 
 def _evaluate(expr: Expr, context: Context) -> Partial:
@@ -116,8 +121,8 @@ def _evaluate_node(expr: Expr, context: Context) -> Partial:
             return String(text)
         case Paren(expr=inner):
             return context.evaluate(inner)
-        case VectorSelector(modifier=str() as modifier):
-            raise EvaluationError(f"{modifier} is not supported", expr.span)
+        case VectorSelector(modifier="smoothed"):
+            return smoothed_instant(context, expr)
         case VectorSelector():
             return selection.instant(context, expr).frame
         case Unary():
@@ -150,6 +155,11 @@ def _matrix(context: Context, expr: Expr) -> Matrix:
             expr.span,
         )
     windows = windows_of(context, expr)
+    for one in windows.natives:
+        first, last = int(windows.end_ms[0]) - windows.range_ms, int(windows.end_ms[0])
+        inside = (one.times_ms > first) & (one.times_ms <= last)
+        if (one.native & inside).any():
+            raise NeedsNativeHistograms("the result", expr.span)
 
     def named(row: int) -> Labels:
         return unnamed(windows.labels[row]) if windows.drops[row] else windows.labels[row]

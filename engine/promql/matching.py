@@ -14,8 +14,10 @@ import numpy as np
 from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
 from engine.promql.naming import METADATA, unnamed
+from engine.promql.native_operands import of_pairs
 from engine.promql.operators import ARITHMETIC, COMPARISONS
 from rules.promql.ast import VectorMatching
+from rules.promql.tokens import TRIM_OPERATORS
 
 if TYPE_CHECKING:
     from engine.labels import Labels
@@ -75,46 +77,91 @@ def match(context: Context, node: Binary, lhs: Frame, rhs: Frame) -> Matched:
     swapped = matching.cardinality == "one-to-many"
     many, one = (rhs, lhs) if swapped else (lhs, rhs)
     many, one = many.without_absent(), one.without_absent()
-    if not many.labels or not one.labels:
+    filled = matching.fill_left is not None or matching.fill_right is not None
+    if not filled and (not many.labels or not one.labels):
         return Matched(Frame.empty(lhs.steps), drop_names=False)
-    by_key = _one_side(node, matching, many, one)
+    _require_one_side(node, matching, many, one)
+    context.require((len(many.labels) + len(one.labels)) * lhs.steps, node.span)
+    many, one, own = _with_fill(matching, many, one) if filled else (many, one, None)
+    by_key: dict[Labels, list[int]] = {}
+    for row, labels in enumerate(one.labels):
+        by_key.setdefault(signature(labels, matching), []).append(row)
     pairs = [
         (row, other)
         for row, labels in enumerate(many.labels)
         for other in by_key.get(signature(labels, matching), ())
+        if own is None or row < own[0] or other < own[1]
     ]
     if not pairs:
         return Matched(Frame.empty(lhs.steps), drop_names=False)
     context.require(len(pairs) * lhs.steps, node.span)
     many_rows, one_rows = (np.array(rows, dtype=np.intp) for rows in zip(*pairs, strict=True))
     both = many.present[many_rows] & one.present[one_rows]
-    labels = tuple(
+    histograms = None
+    if many.histograms is not None or one.histograms is not None:
+        sides = _native(many, many_rows), _native(one, one_rows)
+        both, histograms = of_pairs(context, node, *(sides[::-1] if swapped else sides), both)
+    if node.op in TRIM_OPERATORS:
+        if both.any():
+            context.notes.incompatible_types("float", node.op, "float", node.span)
+        return Matched(Frame.empty(lhs.steps), drop_names=False)
+    names = tuple(
         _result_labels(node, matching, many.labels[row], one.labels[other]) for row, other in pairs
     )
-    _require_unique(node, matching, many, many_rows, labels, both)
+    _require_unique(node, matching, many, many_rows, names, both)
     left, right = many.values[many_rows], one.values[one_rows]
     if swapped:
         left, right = right, left
     drops = tuple(many.drops[row] for row in many_rows.tolist())
     if node.op in ARITHMETIC:
         values = ARITHMETIC[node.op](left, right)
-        return Matched(Frame(labels, values, both, (False,) * len(labels)), drop_names=False)
+        fates = (False,) * len(names)
+        return Matched(Frame(names, values, both, fates, histograms=histograms), drop_names=False)
     holds = COMPARISONS[node.op](left, right)
     if node.return_bool:
-        frame = Frame(labels, holds.astype(np.float64), both, drops)
+        frame = Frame(names, holds.astype(np.float64), both, drops)
         return Matched(frame, drop_names=True)
-    return Matched(Frame(labels, left, both & holds, drops), drop_names=False)
+    return Matched(Frame(names, left, both & holds, drops), drop_names=False)
 
 
-def _one_side(
-    node: Binary, matching: VectorMatching, many: Frame, one: Frame
-) -> dict[Labels, list[int]]:
-    """Rows of the "one" side by signature; two at the same step are an error."""
+def _native(frame: Frame, rows: IndexArray) -> BoolArray:
+    if frame.histograms is None:
+        return np.zeros((rows.size, frame.steps), dtype=np.bool_)
+    return frame.histograms[rows]
+
+
+def _with_fill(
+    matching: VectorMatching, many: Frame, one: Frame
+) -> tuple[Frame, Frame, tuple[int, int]]:
+    """Both sides with a row for each match group that is missing there, and their own rows' count.
+
+    Such a row has the labels that are matched on, and is present where the side has none of its
+    own with them.
+    """
+    # Prometheus swaps the sides for group_right, not what fills them.
+    fill_many, fill_one = matching.fill_left, matching.fill_right
+    own = len(many.labels), len(one.labels)
+    keys_many = [signature(labels, matching) for labels in many.labels]
+    keys_one = [signature(labels, matching) for labels in one.labels]
+    more_many = _stand_ins(fill_many, keys_one, keys_many, many)
+    more_one = _stand_ins(fill_one, keys_many, keys_one, one)
+    return Frame.stacked((many, more_many)), Frame.stacked((one, more_one)), own
+
+
+def _stand_ins(fill: float | None, wanted: list[Labels], keys: list[Labels], side: Frame) -> Frame:
+    names = () if fill is None else tuple(dict.fromkeys(wanted))
+    here = _looked_up(list(names), _present_by_signature(keys, side.present), side.steps)
+    return Frame(names, np.full(here.shape, fill or 0.0), ~here, (False,) * len(names))
+
+
+def _require_one_side(node: Binary, matching: VectorMatching, many: Frame, one: Frame) -> None:
+    """Two rows of the "one" side with one signature at the same step are an error."""
     by_key: dict[Labels, list[int]] = {}
     for row, labels in enumerate(one.labels):
         by_key.setdefault(signature(labels, matching), []).append(row)
     # With nothing on the other side at a step, nothing is matched there and nothing is wrong.
-    active = many.present.any(axis=0)
+    filled = matching.fill_left is not None or matching.fill_right is not None
+    active: BoolArray = np.logical_or(many.present.any(axis=0), filled)
     for key, rows in by_key.items():
         clash = active & (one.present[rows].sum(axis=0) > 1)
         if not clash.any():
@@ -129,7 +176,6 @@ def _one_side(
             "many-to-many matching not allowed: matching labels must be unique on one side",
             node.op_span,
         )
-    return by_key
 
 
 def _braced(labels: Labels) -> str:

@@ -39,6 +39,15 @@ def format_general(value: float) -> str:
     return np.format_float_scientific(value, trim="-", exp_digits=2)
 
 
+def format_open_metrics(value: float) -> str:
+    """`%g` with a `.0` where it would look like an integer: a quantile as a label's value.
+
+    Source: FormatOpenMetricsFloat of model/labels.
+    """
+    text = format_general(value)
+    return text if any(char in text for char in "e.nN") else f"{text}.0"
+
+
 def format_value(value: float) -> str:
     """Go's shortest `f` form, its `e` form below 1e-6 and from 1e21: a sample in the API's JSON."""
     text = repr(value)

@@ -13,6 +13,7 @@ from engine.promql.frame import Frame
 from engine.promql.functions.relabel import is_label_name
 from engine.promql.functions.shapes import unwrapped
 from engine.promql.grouping import Groups, grouped_labels
+from engine.promql.natives import for_aggregator, refuse
 from engine.promql.numbers import format_general, format_plain
 
 if TYPE_CHECKING:
@@ -27,15 +28,15 @@ INT64_LIMIT = float(2**63)
 
 def ranked(context: Context, node: Aggregate) -> Partial:
     """The k largest or smallest of each group, NaN last; an instant query orders them."""
-    limits = _limits(context, node)
-    frame = context.frame(node.expr)
+    limits = limits_of(context, node)
+    frame = for_aggregator(context, node, context.frame(node.expr))
     if frame.steps == 1:
         frame = frame.without_absent()
     groups = Groups.of(frame.labels, node)
     kept = np.zeros(frame.present.shape, dtype=np.bool_)
     shown: list[int] = []
     for members in groups.members:
-        rows = _by_labels(members, frame.labels)
+        rows = by_labels(members, frame.labels)
         values = frame.values[rows] if node.op == "topk" else -frame.values[rows]
         order = _order(values, frame.present[rows])
         if frame.steps == 1:
@@ -50,7 +51,7 @@ def ranked(context: Context, node: Aggregate) -> Partial:
     return result.without_absent()
 
 
-def _by_labels(rows: IndexArray, labels: tuple[Labels, ...]) -> IndexArray:
+def by_labels(rows: IndexArray, labels: tuple[Labels, ...]) -> IndexArray:
     """Rows ordered by labels, as a selector gives them.
 
     Which of equals stay depends on it, and must not on what else is on the axis.
@@ -98,7 +99,7 @@ def _equal(one: Float64Array, other: Float64Array) -> BoolArray:
     return same
 
 
-def _limits(context: Context, node: Aggregate) -> Float64Array:
+def limits_of(context: Context, node: Aggregate) -> Float64Array:
     """The k of each step, [T]."""
     if node.param is None:
         raise EvaluationError(f"{node.op} needs a parameter", node.span)
@@ -124,7 +125,7 @@ def count_values(context: Context, node: Aggregate) -> Partial:
     if not is_label_name(name):
         written = _as_written(context, node.param)
         raise EvaluationError(f"invalid label name {written}", node.param.span)
-    frame = context.frame(node.expr)
+    frame = refuse(context.frame(node.expr), "count_values", node.expr.span)
     counts: dict[Labels, Float64Array] = {}
     drops: dict[Labels, bool] = {}
     texts: dict[int, str] = {}

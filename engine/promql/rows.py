@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from engine.promql.natives import unseen
 from engine.promql.windows import Samples
 from engine.series import Series, Table, stale_mask
 
@@ -104,8 +105,12 @@ class Rows:
         return [group.samples() for group in self.groups]
 
     def without_markers(self) -> list[Samples]:
-        """All groups, without staleness markers."""
-        return [part for one in self.samples() for part in without(one, stale_mask(one.values))]
+        """All groups, without staleness markers and native histograms."""
+        found = []
+        for group, one in zip(self.groups, self.samples(), strict=True):
+            gone = stale_mask(one.values) if group.series is None else unseen(group, one.values)
+            found += without(one, gone)
+        return found
 
 
 def _of_series(found: Sequence[Series]) -> list[Group]:

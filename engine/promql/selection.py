@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.promql import natives
 from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
 from engine.promql.rows import Rows
+from engine.promql.started import started_rows
 from engine.promql.windows import Windows
 from engine.series import Tabular, stale_mask
 from rules.promql.ast import VectorSelector
@@ -41,7 +43,8 @@ def instant(context: Context, selector: VectorSelector) -> Selected:
     values = np.zeros(shape)
     present = np.zeros(shape, dtype=np.bool_)
     times = np.zeros(shape, dtype=np.int64)
-    for group in rows.samples():
+    histograms = None
+    for origin, group in zip(rows.groups, rows.samples(), strict=True):
         newest = np.searchsorted(group.timestamps_ms, at, side="right") - 1
         index = np.maximum(newest, 0)
         sampled = group.timestamps_ms[index]
@@ -52,35 +55,68 @@ def instant(context: Context, selector: VectorSelector) -> Selected:
         values[group.rows] = np.where(alive, found, 0.0)
         present[group.rows] = alive
         times[group.rows] = sampled
-    return Selected(Frame(rows.labels, values, present, (False,) * shape[0]), times)
+        if origin.series is not None:
+            histograms = natives.mark(histograms, origin, index, shape)
+    drops = (False,) * shape[0]
+    return Selected(Frame(rows.labels, values, present, drops, histograms=histograms), times)
 
 
 def windows(context: Context, matrix: MatrixSelector) -> Windows:
     """The samples of each series in (t - range, t], at each step, less staleness markers."""
     selector, range_ms = matrix.selector, matrix.range.milliseconds
     if selector.modifier is not None:
-        raise EvaluationError(f"{selector.modifier} is not supported", matrix.span)
+        raise EvaluationError(
+            f"{selector.modifier} modifier can only be used with functions of rates and changes",
+            matrix.span,
+        )
     end = context.reference_times(selector.at, selector.offset)
     rows = rows_of(context, matrix)
     context.require(len(rows.labels) * context.steps, matrix.span)
     groups = tuple(rows.without_markers())
     drops = (False,) * len(rows.labels)
-    cache = context.times.bounds
-    return Windows(rows.labels, drops, groups, context.times_ms, end, range_ms, cache)
+    starts = context.options.start_timestamps
+    return Windows(
+        rows.labels,
+        drops,
+        groups,
+        context.times_ms,
+        end,
+        range_ms,
+        context.times.bounds,
+        natives=natives.native_rows(rows, starts=starts),
+        started=started_rows(rows) if starts else (),
+    )
+
+
+def start_times_ms(context: Context, selector: VectorSelector) -> Int64Array:
+    """Since when the samples of `instant` have been counting, int64[S, T]; 0: unknown."""
+    at = context.reference_times(selector.at, selector.offset)
+    rows = rows_of(context, selector)
+    starts = np.zeros((len(rows.labels), context.steps), dtype=np.int64)
+    for group in rows.groups:
+        index = np.searchsorted(group.timestamps_ms, at, side="right") - 1
+        for row, one in zip(group.rows.tolist(), group.series or (), strict=False):
+            if one.starts_ms is not None:
+                starts[row] = one.starts_ms[np.maximum(index, 0)]
+    return starts
 
 
 def rows_of(context: Context, leaf: VectorSelector | MatrixSelector) -> Rows:
     """The series that a selector reads at all of the context's times."""
     if context.rows is not None:
         return context.rows
+    lookback = context.options.lookback_ms
     if isinstance(leaf, VectorSelector):
-        selector, range_ms = leaf, context.options.lookback_ms
+        selector, range_ms = leaf, lookback
     else:
         selector, range_ms = leaf.selector, leaf.range.milliseconds
+        # What a modifier looks at beside the window.
+        range_ms += 0 if selector.modifier is None else lookback
+    after_ms = lookback if selector.modifier == "smoothed" else 0
     at = context.reference_times(selector.at, selector.offset)
     if not at.size:
         return Rows.none()
-    first, last = int(at.min()) - range_ms + 1, int(at.max())
+    first, last = int(at.min()) - range_ms + 1, int(at.max()) + after_ms
     queryable, matchers = context.queryable, selector.matchers
     table = queryable.table(matchers, first, last) if isinstance(queryable, Tabular) else None
     return Rows.of(queryable.select(matchers, first, last) if table is None else table)

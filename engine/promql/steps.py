@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from engine.promql.value import Axis, Result, Scalar, Value, Vector
-from rules.promql.ast import Subquery, VectorSelector
+from rules.promql.ast import Call, Subquery, VectorSelector
 from rules.promql.walk import walk
 
 if TYPE_CHECKING:
@@ -27,21 +27,25 @@ Evaluate: TypeAlias = "Callable[[Expr, Axis, Queryable, Options], Result]"
 
 
 def sees_the_future(expr: Expr, first_ms: int) -> bool:
-    """Whether any selector could name a time after its step, the first step being `first_ms`."""
-    return any(
-        _names_later(node, first_ms)
-        for node in walk(expr)
-        if isinstance(node, VectorSelector | Subquery)
-    )
+    """Whether any part could name a time after its step, the first step being `first_ms`."""
+    return any(_names_later(node, first_ms) for node in walk(expr))
 
 
-def _names_later(node: VectorSelector | Subquery, first_ms: int) -> bool:
-    offset_ms = 0 if node.offset is None else node.offset.milliseconds
-    anchor = None if node.at is None else node.at.anchor
-    if isinstance(anchor, str) or offset_ms < 0:
-        return True
-    # A fixed time that every step has behind it is the same for all of them.
-    return anchor is not None and anchor - offset_ms > first_ms
+def _names_later(node: Expr, first_ms: int) -> bool:
+    match node:
+        # They mean the step, also where a subquery evaluates them earlier.
+        case Call(func="start" | "end"):
+            return True
+        case VectorSelector(modifier="smoothed"):
+            return True
+        case VectorSelector(at=at, offset=offset) | Subquery(at=at, offset=offset):
+            offset_ms = 0 if offset is None else offset.milliseconds
+            anchor = None if at is None else at.anchor
+            if isinstance(anchor, str) or offset_ms < 0:
+                return True
+            # A fixed time that every step has behind it is the same for all of them.
+            return anchor is not None and anchor - offset_ms > first_ms
+    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.promql.natives import native_rows_of_frame
 from engine.promql.rows import without
 from engine.promql.windows import Samples, Windows
 
@@ -25,10 +26,19 @@ def windows(context: Context, query: Subquery) -> Windows:
     # Rows that an operation made equal, each present at its own steps, are one series here.
     frame = inner.frame(query.expr).merged(query.span)
     every = np.arange(len(frame.labels), dtype=np.intp)
-    groups = tuple(without(Samples(every, inner.times_ms, frame.values), ~frame.present))
+    groups = tuple(
+        without(Samples(every, inner.times_ms, frame.values), ~frame.without_histograms().present)
+    )
     range_ms = query.range.milliseconds
     return Windows(
-        frame.labels, frame.drops, groups, context.times_ms, end, range_ms, context.times.bounds
+        frame.labels,
+        frame.drops,
+        groups,
+        context.times_ms,
+        end,
+        range_ms,
+        context.times.bounds,
+        natives=native_rows_of_frame(frame, inner.times_ms),
     )
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from engine.labels import Labels
     from engine.promql.cuts import Layout
+    from engine.promql.natives import NativeRow
+    from engine.promql.started import StartedRow
     from engine.series import BoolArray, Float64Array, Int64Array
 
 __all__ = [
@@ -78,7 +80,8 @@ class Windows:
     """A range vector at each step.
 
     `times_ms`: int64[T], the steps; `end_ms`: int64[T], where each window ends (they differ by
-    offset and `@`). A window is (end - range, end].
+    offset and `@`). A window is (end - range, end]. `natives`: the rows that have histogram samples
+    too; `groups` hold floats only. `started`: the rows whose samples say since when they count.
     """
 
     labels: tuple[Labels, ...]
@@ -88,6 +91,8 @@ class Windows:
     end_ms: Int64Array
     range_ms: int
     cache: BoundsCache = field(default_factory=BoundsCache)
+    natives: tuple[NativeRow, ...] = ()
+    started: tuple[StartedRow, ...] = ()
 
     def bounds(self, timestamps_ms: Int64Array) -> tuple[IndexArray, IndexArray]:
         """lo[T] and hi[T] for series with these timestamps."""

@@ -125,7 +125,9 @@ class Data:
                 Series(
                     own,
                     np.array(sorted(self.samples[own]), dtype=np.int64),
-                    np.array([value for _, value in sorted(self.samples[own].items())]),
+                    np.array(
+                        [value for _, value in sorted(self.samples[own].items())], dtype=np.float64
+                    ),
                 )
                 for own in sorted(self.samples)
             ),

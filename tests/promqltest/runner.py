@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 # As Prometheus' own tests are set: a subquery's default step is a minute.
-SETTINGS = Options(default_step_ms=60_000)
+SETTINGS = Options(default_step_ms=60_000, start_timestamps=True)
 
 
 @dataclass(frozen=True)

@@ -107,14 +107,13 @@ def partners(
     matching: VectorMatching, lhs: Elements, rhs: Elements, *, swapped: bool
 ) -> list[tuple[Element, Element]]:
     """Which element of the "many" side goes with which of the "one" side, `fill` included."""
-    fill_left = matching.fill_left
-    fill_right = matching.fill_right
     many, one = (rhs, lhs) if swapped else (lhs, rhs)
-    fill_many, fill_one = (fill_right, fill_left) if swapped else (fill_left, fill_right)
+    # Prometheus swaps the sides for group_right, not what fills them.
+    fill_many, fill_one = matching.fill_left, matching.fill_right
     by_key: dict[Labels, Element] = {}
     for element in one:
         key = signature(element.labels, matching)
-        if key in by_key and many:
+        if key in by_key and (many or fill_many is not None or fill_one is not None):
             raise RefusedError("duplicate series on the one side")
         by_key.setdefault(key, element)
     found: list[tuple[Element, Element]] = []

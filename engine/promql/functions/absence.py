@@ -8,6 +8,7 @@ import numpy as np
 
 from engine.labels import METRIC_NAME, Labels
 from engine.promql.frame import Frame
+from engine.promql.functions.native_windows import settle
 from engine.promql.functions.over_time import present_over_time
 from engine.promql.functions.shapes import unwrapped, windows_of
 from engine.promql.windows import fold
@@ -26,7 +27,9 @@ def absent(context: Context, call: Call) -> Partial:
 
 def absent_over_time(context: Context, call: Call) -> Partial:
     """1 where the range vector is empty, with the labels its selector pins down."""
-    _, present = fold(windows_of(context, call.args[0]), present_over_time)
+    windows = windows_of(context, call.args[0])
+    frame = Frame(windows.labels, *fold(windows, present_over_time), windows.drops)
+    present = settle(context, "present_over_time", call.args[0], windows, frame).present
     return _where(present, call.args[0])
 
 

@@ -51,7 +51,7 @@ def clamp_max(values: Float64Array, high: Float64Array) -> Float64Array:
 
 def clamp(context: Context, call: Call) -> Partial:
     """Between two bounds; nothing at steps where the upper is below the lower."""
-    frame = context.frame(call.args[0])
+    frame = context.frame(call.args[0]).without_histograms()
     low, high = context.scalar(call.args[1]), context.scalar(call.args[2])
     present = frame.present & ~(high < low)
     bounded = replace(

@@ -15,13 +15,17 @@ from engine.promql.value import Scalar
 from rules.promql.ast import VectorSelector
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.promql.context import Context, Partial
+    from engine.promql.functions.shapes import Implementation
+    from engine.series import Float64Array
     from rules.promql.ast import Call
 
 
 def scalar(context: Context, call: Call) -> Partial:
     """The value of the only series; NaN where there is none or more than one."""
-    frame = context.frame(call.args[0])
+    frame = context.frame(call.args[0]).without_histograms()
     if not frame.labels:
         return context.constant(np.nan)
     owner = frame.present.argmax(axis=0)
@@ -40,6 +44,36 @@ def time(context: Context, _call: Call) -> Partial:
     return Scalar(context.times_ms / 1000)
 
 
+def query_start(context: Context, _call: Call) -> Partial:
+    """The first time of the query, in seconds."""
+    return context.constant(context.start_ms / 1000)
+
+
+def query_end(context: Context, _call: Call) -> Partial:
+    """The last time of the query, in seconds."""
+    return context.constant(context.end_ms / 1000)
+
+
+def query_step(context: Context, _call: Call) -> Partial:
+    """The query's step in seconds; 0 for an instant query, and so for a rule."""
+    return context.constant(context.step_ms / 1000)
+
+
+def query_range(context: Context, _call: Call) -> Partial:
+    """How long the query's range is, in seconds; 0 for an instant query, and so for a rule."""
+    length = context.end_ms - context.start_ms if context.step_ms else 0
+    return context.constant(length / 1000)
+
+
+def of_two(function: Callable[[Float64Array, Float64Array], Float64Array]) -> Implementation:
+    """A function of two scalars; NaN if either is."""
+
+    def implementation(context: Context, call: Call) -> Partial:
+        return Scalar(function(context.scalar(call.args[0]), context.scalar(call.args[1])))
+
+    return implementation
+
+
 def timestamp(context: Context, call: Call) -> Partial:
     """The time of each sample in seconds; of anything but a plain selector, the step's."""
     argument = unwrapped(call.args[0])
@@ -49,4 +83,20 @@ def timestamp(context: Context, call: Call) -> Partial:
     else:
         frame = context.frame(argument)
         seconds = np.broadcast_to(context.times_ms / 1000, frame.values.shape)
-    return context.drop_names(replace(frame, values=seconds, ordered=False), call.span)
+    timed = replace(frame, values=seconds, ordered=False, histograms=None)
+    return context.drop_names(timed, call.span)
+
+
+def start_timestamp(context: Context, call: Call) -> Partial:
+    """Since when each sample of a plain selector has been counting, in seconds; 0: unknown.
+
+    Nothing for any other argument, nor unless start timestamps are switched on.
+    """
+    argument = unwrapped(call.args[0])
+    if not isinstance(argument, VectorSelector) or not context.options.start_timestamps:
+        context.frame(argument)
+        return Frame.empty(context.steps)
+    frame = selection.instant(context, argument).frame
+    seconds = selection.start_times_ms(context, argument) / 1000
+    timed = replace(frame, values=seconds, ordered=False, histograms=None)
+    return context.drop_names(timed, call.span)

@@ -83,7 +83,7 @@ def of_date(part: Callable[[Seconds], Int64Array]) -> Implementation:
             seconds = (context.times_ms // 1000).astype("M8[s]")
             values = part(seconds).astype(np.float64)[None, :]
             return Frame((Labels(),), values, np.ones(values.shape, dtype=np.bool_), (False,))
-        frame = context.frame(call.args[0])
+        frame = context.frame(call.args[0]).without_histograms()
         values = _of_seconds(part, frame.values)
         return context.drop_names(replace(frame, values=values, ordered=False), call.span)
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.labels import METRIC_NAME
+from engine.promql.annotations import Monotonicity
+from engine.promql.errors import NeedsNativeHistograms
 from engine.promql.frame import Frame
-from engine.promql.numbers import parse_float
+from engine.promql.numbers import format_open_metrics, parse_float
 
 if TYPE_CHECKING:
     from engine.labels import Labels
     from engine.promql.context import Context, Partial
-    from engine.series import BoolArray, Float64Array
+    from engine.series import BoolArray, Float64Array, Int64Array
     from rules.promql.ast import Call, Expr
 
 BUCKET = "le"
@@ -34,24 +36,78 @@ class Buckets:
     present: BoolArray
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Raised:
+    """Counts that were raised: `where` bool[B, T], `differences` float64[B, T], `bounds` [B]."""
+
+    bounds: Float64Array
+    where: BoolArray
+    differences: Float64Array
+
+    def over(self, times_ms: Int64Array) -> Monotonicity:
+        """What an annotation tells of it."""
+        bounds = self.bounds[self.where.any(axis=1)]
+        times = times_ms[self.where.any(axis=0)]
+        return Monotonicity(
+            float(bounds[0]),
+            float(bounds[-1]),
+            float(self.differences[self.where].max()),
+            int(times.size),
+            int(times.min()),
+            int(times.max()),
+        )
+
+
 def histogram_quantile(context: Context, call: Call) -> Partial:
     """The φ-quantile, linear within a bucket (promql/quantile.go, BucketQuantile).
 
     No +Inf bucket, fewer than two buckets, or no observations: NaN. φ < 0: -Inf; φ > 1: +Inf.
     Counts that fall from one bucket to the next are raised, with an info.
     """
-    quantiles = context.scalar(call.args[0])
+    quantiles = _checked_quantiles(context, call.args[0])
     histograms = _collect(context, call.args[1])
+    rows = _quantile_rows(context, histograms, quantiles, call.args[1])
+    return context.drop_names(_assembled(histograms, rows, context.steps), call.span)
+
+
+def histogram_quantiles(context: Context, call: Call) -> Partial:
+    """`histogram_quantile` for several φ, which argument 1 names the label for."""
+    name = context.string(call.args[1])
+    every = [_checked_quantiles(context, arg) for arg in call.args[2:]]
+    histograms = _collect(context, call.args[0])
+    parts = []
+    for quantiles in every:
+        rows = _quantile_rows(context, histograms, quantiles, call.args[0])
+        frame = _assembled(histograms, rows, context.steps)
+        # Each step's φ is a series of its own.
+        for value in np.unique(quantiles).tolist():
+            equal = np.isnan(quantiles) if math.isnan(value) else quantiles == value
+            text = format_open_metrics(value)
+            labels = tuple(own.merged({name: text}) for own in frame.labels)
+            parts.append(replace(frame.only_where(equal), labels=labels))
+    whole = Frame.stacked(parts) if parts else Frame.empty(context.steps)
+    return context.drop_names(whole, call.span).merged(call.span)
+
+
+def _checked_quantiles(context: Context, arg: Expr) -> Float64Array:
+    """A scalar argument, with a warning for what is outside [0, 1]."""
+    quantiles = context.scalar(arg)
     every = np.ones((1, context.steps), dtype=np.bool_)
-    context.notes.check_quantiles(quantiles, every, call.args[0].span)
+    context.notes.check_quantiles(quantiles, every, arg.span)
+    return quantiles
+
+
+def _quantile_rows(
+    context: Context, histograms: list[Buckets], quantiles: Float64Array, arg: Expr
+) -> list[Float64Array]:
     rows = []
     for one in histograms:
-        values, forced = _quantiles(one, quantiles)
+        values, raised = _quantiles(one, quantiles)
         rows.append(values)
-        if forced:
+        if raised is not None:
             name = one.labels.get(METRIC_NAME) if context.options.delayed_name_removal else ""
-            context.notes.forced_monotonicity(name, call.args[1].span)
-    return context.drop_names(_assembled(histograms, rows, context.steps), call.span)
+            context.notes.forced_monotonicity(name, raised.over(context.times_ms), arg.span)
+    return rows
 
 
 def histogram_fraction(context: Context, call: Call) -> Partial:
@@ -74,30 +130,61 @@ def _assembled(histograms: list[Buckets], rows: list[Float64Array], steps: int) 
 
 
 def _collect(context: Context, expr: Expr) -> list[Buckets]:
-    """The histograms of a vector: its rows grouped by all labels but `le`."""
-    frame = context.frame(expr).without_absent()
+    """The histograms of a vector: its rows grouped by all labels but `le`.
+
+    Raises NeedsNativeHistograms for a native one, unless the same is there as a classic one too:
+    then neither counts at that step, with a warning.
+    """
+    whole = context.frame(expr).without_absent()
+    frame, native = whole.without_histograms(), whole.native()
     groups: dict[Labels, list[tuple[float, int]]] = {}
     for row, labels in enumerate(frame.labels):
         text = labels.get(BUCKET)
         bound = parse_float(text)
         if bound is None:
-            context.notes.bad_bucket(labels.get(METRIC_NAME), text, expr.span)
+            if frame.present[row].any():
+                context.notes.bad_bucket(labels.get(METRIC_NAME), text, expr.span)
             continue
         groups.setdefault(labels.without(BUCKET), []).append((bound, row))
     histograms = []
     for labels, members in groups.items():
         members.sort()
         rows = [row for _, row in members]
+        present = frame.present[rows]
+        if native is not None:
+            present = present & ~_clashing(context, whole, native, labels, present, expr)
         histograms.append(
             Buckets(
                 labels,
                 any(frame.drops[row] for row in rows),
                 np.array([bound for bound, _ in members]),
-                np.where(frame.present[rows], frame.values[rows], 0.0),
-                frame.present[rows],
+                np.where(present, frame.values[rows], 0.0),
+                present,
             )
         )
+    if native is not None and native.any():
+        raise NeedsNativeHistograms("this function of histograms", expr.span)
     return histograms
+
+
+def _clashing(
+    context: Context,
+    whole: Frame,
+    native: BoolArray,
+    labels: Labels,
+    classic: BoolArray,
+    expr: Expr,
+) -> BoolArray:
+    """The steps, [T], at which a classic histogram is a native one too; `native` loses those."""
+    clashes = np.zeros(whole.steps, dtype=np.bool_)
+    for row in np.flatnonzero(native.any(axis=1)).tolist():
+        if whole.labels[row].without(BUCKET) == labels:
+            both = native[row] & classic.any(axis=0)
+            if both.any():
+                context.notes.mixed_classic_and_native(labels.get(METRIC_NAME), expr.span)
+            native[row] &= ~both
+            clashes |= both
+    return clashes
 
 
 def _coalesced(one: Buckets) -> tuple[Float64Array, Float64Array, BoolArray]:
@@ -109,12 +196,12 @@ def _coalesced(one: Buckets) -> tuple[Float64Array, Float64Array, BoolArray]:
     return bounds, counts, np.logical_or.reduceat(one.present, starts, axis=0)
 
 
-def _quantiles(one: Buckets, quantiles: Float64Array) -> tuple[Float64Array, bool]:
-    """φ-quantiles at each step, [T], and whether any count had to be raised."""
+def _quantiles(one: Buckets, quantiles: Float64Array) -> tuple[Float64Array, Raised | None]:
+    """φ-quantiles at each step, [T], and which counts had to be raised, if any."""
     bounds, counts, present = _coalesced(one)
     usable = present[-1] & (quantiles >= 0) & (quantiles <= 1) & math.isinf(bounds[-1])
     usable &= bounds[-1] > 0
-    counts, forced = _monotonic(counts, present)
+    counts, raised, differences = _monotonic(counts, present)
     total = counts[-1]
     usable &= (present.sum(axis=0) >= 2) & (total != 0)
     rank = quantiles * total
@@ -133,7 +220,8 @@ def _quantiles(one: Buckets, quantiles: Float64Array) -> tuple[Float64Array, boo
     found = np.where(none, bounds[before[-1]], found)
     found = np.where(usable, found, np.nan)
     found = np.where(quantiles < 0, -np.inf, np.where(quantiles > 1, np.inf, found))
-    return found, bool((forced & usable).any())
+    raised &= usable
+    return found, Raised(bounds, raised, differences) if raised.any() else None
 
 
 def _previous(present: BoolArray) -> np.ndarray[tuple[int, ...], np.dtype[np.intp]]:
@@ -143,13 +231,16 @@ def _previous(present: BoolArray) -> np.ndarray[tuple[int, ...], np.dtype[np.int
     return np.concatenate([np.full((1, present.shape[1]), -1), highest[:-1]])
 
 
-def _monotonic(counts: Float64Array, present: BoolArray) -> tuple[Float64Array, BoolArray]:
-    """Counts that never fall, and the steps, [T], at which one was raised beyond rounding.
+def _monotonic(
+    counts: Float64Array, present: BoolArray
+) -> tuple[Float64Array, BoolArray, Float64Array]:
+    """Counts that never fall, which were raised beyond rounding, and by how much, all [B, T].
 
     Between present buckets only; an absent one just carries the count below it.
     """
     counts = counts.copy()
-    forced = np.zeros(counts.shape[1], dtype=np.bool_)
+    raised = np.zeros(counts.shape, dtype=np.bool_)
+    differences = np.zeros(counts.shape)
     seen = present[0].copy()
     previous = counts[0].copy()
     for number in range(1, len(counts)):
@@ -157,11 +248,12 @@ def _monotonic(counts: Float64Array, present: BoolArray) -> tuple[Float64Array, 
         compare = here & seen
         close = np.abs(current - previous) <= SMALL_DELTA * _smallest_scale(current, previous)
         falls = compare & ~close & (current < previous)
-        forced |= falls
+        raised[number] = falls
+        differences[number] = np.where(falls, previous - current, 0.0)
         counts[number] = np.where(falls | (compare & close) | ~here, previous, current)
         previous = np.where(here | seen, counts[number], previous)
         seen |= here
-    return counts, forced
+    return counts, raised, differences
 
 
 def _smallest_scale(one: Float64Array, other: Float64Array) -> Float64Array:

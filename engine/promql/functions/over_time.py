@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.promql.cells import Gathered
     from engine.promql.context import Context
     from engine.promql.frame import Frame
-    from engine.promql.windows import Block, Folded, Kernel, Windows
+    from engine.promql.windows import Block, Folded, Kernel
     from engine.series import BoolArray, Float64Array
     from rules.promql.ast import Call
 
@@ -179,7 +179,6 @@ def mad_over_time(block: Block) -> Folded:
 def quantile_in_range(
     context: Context,
     call: Call,
-    _windows: Windows,
     frame: Frame,
     scalars: tuple[Float64Array, ...],
 ) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from engine.promql.bounds import IndexArray
     from engine.promql.context import Context
     from engine.promql.frame import Frame
-    from engine.promql.windows import Block, Folded, Windows
+    from engine.promql.windows import Block, Folded
     from engine.series import BoolArray, Float64Array
     from rules.promql.ast import Call
 
@@ -149,13 +149,13 @@ def _count_steps(block: Block, flags: BoolArray) -> Folded:
 def looks_like_counter(
     context: Context,
     call: Call,
-    windows: Windows,
     frame: Frame,
     _scalars: tuple[Float64Array, ...],
 ) -> None:
     """Inform of metrics that are read as counters although their names say otherwise."""
-    alive = frame.present.any(axis=1)
+    # Of histograms nothing is said.
+    alive = frame.without_histograms().present.any(axis=1)
     for row in np.flatnonzero(alive).tolist():
-        name = windows.labels[row].get(METRIC_NAME)
+        name = frame.labels[row].get(METRIC_NAME)
         if name and not name.endswith(COUNTER_SUFFIXES):
             context.notes.possible_non_counter(name, call.args[0].span)

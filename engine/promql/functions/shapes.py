@@ -9,9 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from engine.promql import selection, subquery
+from engine.labels import METRIC_NAME
+from engine.promql import selection, started, subquery
 from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
+from engine.promql.functions.extended import over_extended
+from engine.promql.functions.native_windows import settle
+from engine.promql.natives import refuse
 from engine.promql.windows import Kernel, Windows, fold
 from rules.promql.ast import Call, Expr, MatrixSelector, Paren, Subquery
 
@@ -49,7 +53,7 @@ def over_windows(
     matrix: int = 0,
     params: tuple[int, ...] = (),
     keeps_name: bool = False,
-    check: Callable[[Context, Call, Windows, Frame, tuple[Float64Array, ...]], None] | None = None,
+    check: Callable[[Context, Call, Frame, tuple[Float64Array, ...]], None] | None = None,
 ) -> Implementation:
     """A function of a range vector.
 
@@ -59,19 +63,43 @@ def over_windows(
 
     def implementation(context: Context, call: Call) -> Partial:
         scalars = tuple(context.scalar(call.args[index]) for index in params)
+        argument = unwrapped(call.args[matrix])
+        if isinstance(argument, MatrixSelector) and argument.selector.modifier is not None:
+            frame = over_extended(context, call, argument)
+            if check is not None:
+                check(context, call, frame, scalars)
+            return context.drop_names(frame, call.span)
         windows = windows_of(context, call.args[matrix])
         values, present = fold(windows, kernel, scalars)
         frame = Frame(windows.labels, values, present, windows.drops)
+        if windows.started and call.func in started.FUNCTIONS:
+            frame = _by_start_timestamps(context, call, windows, frame)
+        frame = settle(context, call.func, call.args[matrix], windows, frame)
         if check is not None:
-            check(context, call, windows, frame, scalars)
+            check(context, call, frame, scalars)
         return frame if keeps_name else context.drop_names(frame, call.span)
 
     return implementation
 
 
+def _by_start_timestamps(context: Context, call: Call, windows: Windows, frame: Frame) -> Frame:
+    """The rows whose samples have start timestamps, computed by those."""
+    values, present = frame.values.copy(), frame.present.copy()
+    function = started.FUNCTIONS[call.func]
+    for row in windows.started:
+        found = [function(span) for span in started.spans(windows, row)]
+        values[row.row] = [0.0 if one is None else one for one in found]
+        present[row.row] = [one is not None for one in found]
+        if call.func in started.CHECKED and row.overlaps.any():
+            inside = [row.overlaps[s.lo + 1 : s.hi].any() for s in started.spans(windows, row)]
+            if any(inside):
+                context.notes.overlapping_start(row.labels.get(METRIC_NAME), call.args[0].span)
+    return replace(frame, values=values, present=present)
+
+
 def over_native_histograms(context: Context, call: Call) -> Partial:
     """A function that reads native histograms only: float samples give nothing."""
-    context.frame(call.args[0])
+    refuse(context.frame(call.args[0]), call.func, call.func_span)
     return Frame.empty(context.steps)
 
 
@@ -79,7 +107,7 @@ def over_vector(function: Elementwise, *, params: tuple[int, ...] = ()) -> Imple
     """A function of each value of a vector (argument 0) and of scalars; the name goes."""
 
     def implementation(context: Context, call: Call) -> Partial:
-        frame = context.frame(call.args[0])
+        frame = context.frame(call.args[0]).without_histograms()
         scalars = tuple(
             context.scalar(call.args[index]) for index in params if index < len(call.args)
         )

@@ -21,7 +21,7 @@ def by_value(*, descending: bool) -> Implementation:
     """Sort by value, NaN last either way."""
 
     def implementation(context: Context, call: Call) -> Partial:
-        frame = context.frame(call.args[0])
+        frame = context.frame(call.args[0]).without_histograms()
         if frame.steps != 1:
             return frame
         frame = frame.without_absent()
@@ -54,13 +54,26 @@ def _compare(one: Labels, other: Labels, names: list[str]) -> int:
     for name in names:
         left, right = one.get(name), other.get(name)
         if left != right:
-            return -1 if _natural(left) < _natural(right) else 1
+            return -1 if _precedes(left, right) else 1
     return (one.pairs > other.pairs) - (one.pairs < other.pairs)
 
 
-def _natural(text: str) -> list[tuple[int, int, str]]:
-    """Runs of digits compare as numbers and come before other text."""
-    return [
-        (0, int(chunk), chunk) if chunk.isdecimal() else (1, 0, chunk)
-        for chunk in _CHUNKS.findall(text)
-    ]
+def _precedes(one: str, other: str) -> bool:
+    """Natural order of two texts: runs of digits as numbers, other runs by their characters.
+
+    As in the library that Prometheus uses, facette/natsort; digits beyond an int64 are text there.
+    """
+    left, right = _CHUNKS.findall(one), _CHUNKS.findall(other)
+    for mine, theirs in zip(left, right, strict=False):
+        if mine == theirs:
+            continue
+        numbers = _number(mine), _number(theirs)
+        if numbers[0] is None or numbers[1] is None:
+            return bool(mine < theirs)
+        if numbers[0] != numbers[1]:
+            return numbers[0] < numbers[1]
+    return len(left) <= len(right)
+
+
+def _number(chunk: str) -> int | None:
+    return int(chunk) if chunk.isdecimal() and len(chunk) < 20 and int(chunk) < 2**63 else None

@@ -221,7 +221,10 @@ def test_histogram_quantile_repairs_falling_counts_and_says_so(load: Callable[[s
     assert result.warnings == ()
     (info,) = result.infos
     assert info.startswith("PromQL info: input to histogram_quantile needed to be fixed")
-    assert info.endswith('for metric name "h_bucket" (1:25)')
+    assert info.endswith(
+        'for metric name "h_bucket", from buckets 2 to 2, with a max diff of 2, '
+        "over 1 samples from 1970-01-01T00:00:00Z to 1970-01-01T00:00:00Z (1:25)"
+    )
 
 
 def test_names_go_at_the_very_end_or_at_once(load: Callable[[str], Data]) -> None:
