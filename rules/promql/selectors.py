@@ -97,8 +97,12 @@ def read_labels(cursor: Cursor, keyword: Token) -> tuple[str, ...]:
 def _label(cursor: Cursor, context: str) -> str:
     token = cursor.peek()
     if token.kind is Kind.STRING and token.value:
+        name = str(token.value)
+        if "\ufffd" in name and "\ufffd" not in token.text:
+            hint = "the escape is no UTF-8; write the character itself"
+            cursor.report(token.span, f"invalid label name {shorten(token.text)}", hint)
         cursor.next()
-        return str(token.value)
+        return name
     if token.kind is not Kind.NAME or ":" in token.text or token.word in NOT_LABELS:
         cursor.fail(context, 'a label name or ")"', lambda: hints.for_label(cursor))
     return cursor.next().text

@@ -69,9 +69,10 @@ def bare_fixture() -> Callable[[object], object]:
 
 @pytest.fixture(scope="session")
 def public_expressions(shared: Path) -> dict[str, str]:
-    """Every expression of the public rule files, by itself, with the file it is from."""
+    """Every expression of the public rule files and unit-test files, with the file it is from."""
     found = {}
-    for path in sorted((shared / "cases" / "rulefiles").rglob("*.y*ml")):
+    cases = shared / "cases"
+    for path in sorted([*cases.glob("rulefiles/**/*.y*ml"), *cases.glob("ruletests/**/*.y*ml")]):
         pending: list[Any] = list(yaml.safe_load_all(path.read_text("utf-8")))
         while pending:
             node = pending.pop()
@@ -86,14 +87,14 @@ def public_expressions(shared: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def evaluated_expressions(shared: Path) -> dict[str, str]:
-    """Every expression that Prometheus' own evaluator vectors evaluate, with its file."""
+    """Every expression that Prometheus' own evaluator vectors evaluate, with its file.
+
+    Those that fail there are among them: they parse, or the vectors would not load.
+    """
     command = re.compile(r"\s*eval(?:_\w+)? (?:instant at \S+|range from .*? step \S+)\s+(.*)")
     found = {}
     for path in sorted((shared / "cases" / "promqltest").glob("*.test")):
-        lines = path.read_text("utf-8").splitlines()
-        for number, line in enumerate(lines):
-            match = command.fullmatch(line)
-            following = "\n".join(lines[number + 1 : number + 3])
-            if match and "eval_fail" not in line and "expect fail" not in following:
+        for line in path.read_text("utf-8").splitlines():
+            if match := command.fullmatch(line):
                 found[match[1]] = path.name
     return found

@@ -120,6 +120,7 @@ REFUSED = {
     ),
     "histogram_quantiles(x, 'q')": "histogram_quantiles takes 3 to 12 arguments",
     "x </ bool 5": 'bool is only allowed on comparisons, not on "</"',
+    'sum by ("\\xff") (x)': 'invalid label name "\\xff"',
     'sum by ("") (x)': 'unexpected string "" in the labels of by, expected a label name or ")"',
 }
 

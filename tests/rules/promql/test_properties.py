@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
@@ -23,6 +24,15 @@ from rules.promql.ast import (
     VectorMatching,
     VectorSelector,
 )
+from rules.promql.duration_expressions import (
+    DurationExpressionError,
+    resolve,
+    value_ms,
+)
+from rules.promql.duration_expressions import (
+    durations as durations_of,
+)
+from rules.promql.features import features
 from rules.promql.parser import parse
 from rules.promql.printer import format as print_expr
 from rules.promql.tokens import COMPARISONS, PRECEDENCE, SET_OPERATORS, UNARY_PRECEDENCE
@@ -36,14 +46,66 @@ if TYPE_CHECKING:
 NOWHERE = Span(0, 0)
 QUICK = settings(max_examples=150, deadline=None)
 
-names = st.sampled_from(["x", "http_requests_total", "sum", "by", "job:x:rate5m", "start"])
+names = st.sampled_from(
+    ["x", "http_requests_total", "sum", "by", "job:x:rate5m", "start", "step", "fill", "anchored"]
+)
 labels = st.sampled_from(["a", "job", "on", "le", "my label", "täg", "a.b"])
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 label_lists = st.lists(labels, max_size=2, unique=True).map(tuple)
-durations = st.builds(Duration, st.just(NOWHERE), st.integers(1, 10**9))
-offsets = st.none() | st.builds(
-    Duration, st.just(NOWHERE), st.integers(-(10**9), 10**9).filter(bool)
+QUERY = st.sampled_from(["step", "range"]).map(lambda name: Call(NOWHERE, name, NOWHERE, ()))
+quantities = st.builds(
+    NumberLiteral, st.just(NOWHERE), st.integers(1, 10**6).map(lambda n: n / 4)
+) | st.builds(
+    NumberLiteral, st.just(NOWHERE), st.integers(1, 10**6).map(lambda n: n / 1000), st.just(True)
 )
+
+
+def _quantified(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    """Arithmetic on durations, in the form that the parser gives it."""
+
+    def binary(op: Any, lhs: Expr, rhs: Expr) -> Expr:
+        lhs = _side(lhs, PRECEDENCE[op], right=False)
+        rhs = _side(rhs, PRECEDENCE[op], right=True)
+        return Binary(NOWHERE, op, NOWHERE, lhs, rhs)
+
+    def minus(expr: Expr) -> Expr:
+        if isinstance(expr, NumberLiteral):
+            return NumberLiteral(NOWHERE, -expr.value, expr.duration)
+        low = isinstance(expr, Binary) and PRECEDENCE[expr.op] < UNARY_PRECEDENCE
+        return Unary(NOWHERE, "-", Paren(NOWHERE, expr) if low else expr)
+
+    calls = st.sampled_from(["min_of", "max_of"])
+    return (
+        st.builds(binary, st.sampled_from(["+", "-", "*", "/", "%", "^"]), inner, inner)
+        | st.builds(minus, inner)
+        | st.builds(lambda name, *args: Call(NOWHERE, name, NOWHERE, args), calls, inner, inner)
+    )
+
+
+def _expression(expr: Expr, *, signed: bool) -> Duration:
+    duration = Duration(NOWHERE, 0, expr)
+    try:
+        return replace(duration, milliseconds=value_ms(duration, signed=signed))
+    except DurationExpressionError:
+        return duration
+
+
+def _bracketed(expr: Expr) -> Expr:
+    """As `offset` takes it: arithmetic in brackets."""
+    signed = isinstance(expr, Unary) and isinstance(expr.expr, Call | Paren)
+    return expr if isinstance(expr, Call) or signed else Paren(NOWHERE, expr)
+
+
+arithmetic = st.recursive(quantities | QUERY, _quantified, max_leaves=5)
+durations = st.builds(Duration, st.just(NOWHERE), st.integers(1, 10**9)) | arithmetic.filter(
+    lambda expr: not isinstance(expr, NumberLiteral)
+).map(lambda expr: _expression(expr, signed=False))
+offsets = (
+    st.none()
+    | st.builds(Duration, st.just(NOWHERE), st.integers(-(10**9), 10**9).filter(bool))
+    | arithmetic.map(lambda expr: _expression(_bracketed(expr), signed=True))
+)
+modifiers = st.sampled_from([None, None, "anchored", "smoothed"])
 ats = st.none() | st.builds(
     At, st.just(NOWHERE), st.sampled_from(["start", "end"]) | st.integers(-(10**12), 10**12)
 )
@@ -66,7 +128,8 @@ def selectors(draw: st.DrawFn) -> VectorSelector:
     ) | st.builds(Matcher, st.just(NOWHERE), labels, st.sampled_from(["=~", "!~"]), names)
     matchers = draw(st.lists(matcher, max_size=2))
     named = Matcher(NOWHERE, "__name__", "=", name)
-    return VectorSelector(NOWHERE, name, (named, *matchers), draw(offsets), draw(ats))
+    modifier: Any = draw(modifiers)
+    return VectorSelector(NOWHERE, name, (named, *matchers), draw(offsets), draw(ats), modifier)
 
 
 def ranges(vectors: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
@@ -115,7 +178,9 @@ def binaries(draw: st.DrawFn, operands: st.SearchStrategy[Expr]) -> Expr:
         elif draw(st.booleans()):
             cardinality = draw(st.sampled_from(["many-to-one", "one-to-many"]))
             include = tuple(label for label in draw(label_lists) if label not in matched)
-        matching = VectorMatching(cardinality, on, matched, include)
+        fills = st.none() | st.floats(allow_nan=False, allow_subnormal=False)
+        left, right = (None, None) if op in SET_OPERATORS else (draw(fills), draw(fills))
+        matching = VectorMatching(cardinality, on, matched, include, left, right)
     lhs = _side(lhs, PRECEDENCE[op], right=False)
     rhs = _side(rhs, PRECEDENCE[op], right=True)
     return Binary(NOWHERE, op, NOWHERE, lhs, rhs, with_bool, matching)
@@ -133,7 +198,11 @@ def signed(draw: st.DrawFn, operands: st.SearchStrategy[Expr]) -> Expr:
 
 @st.composite
 def called(draw: st.DrawFn, vectors: st.SearchStrategy[Expr]) -> Expr:
-    func = draw(st.sampled_from(["rate", "abs", "histogram_quantile", "label_replace", "hour"]))
+    func = draw(
+        st.sampled_from(
+            ["rate", "abs", "histogram_quantile", "label_replace", "hour", "info", "min_of"]
+        )
+    )
     strings = st.builds(StringLiteral, st.just(NOWHERE), texts)
     args: list[Expr]
     match func:
@@ -143,6 +212,14 @@ def called(draw: st.DrawFn, vectors: st.SearchStrategy[Expr]) -> Expr:
             args = [draw(numbers), draw(vectors)]
         case "label_replace":
             args = [draw(vectors), *draw(st.lists(strings, min_size=4, max_size=4))]
+        case "info":
+            found = Matcher(NOWHERE, "data", "=~", ".+")
+            args = [draw(vectors), VectorSelector(NOWHERE, None, (found,))]
+        case "min_of":
+            args = [
+                draw(numbers),
+                Call(NOWHERE, draw(st.sampled_from(["start", "step"])), NOWHERE, ()),
+            ]
         case "hour":
             args = draw(st.lists(vectors, max_size=1))
         case _:
@@ -152,9 +229,9 @@ def called(draw: st.DrawFn, vectors: st.SearchStrategy[Expr]) -> Expr:
 
 @st.composite
 def aggregated(draw: st.DrawFn, vectors: st.SearchStrategy[Expr]) -> Expr:
-    op: Any = draw(st.sampled_from(["sum", "topk", "count_values"]))
+    op: Any = draw(st.sampled_from(["sum", "topk", "limit_ratio", "count_values"]))
     param: Expr | None = None
-    if op == "topk":
+    if op in {"topk", "limit_ratio"}:
         param = draw(numbers)
     elif op == "count_values":
         param = StringLiteral(NOWHERE, draw(texts.filter(bool)))
@@ -197,12 +274,33 @@ def test_a_span_covers_the_text_of_its_own_expression(
             assert bare(parse(text[node.span.start : node.span.end])) == bare(node)
 
 
+@QUICK
+@given(trees, st.integers(0, 100_000), st.integers(0, 10**7))
+def test_resolved_trees_have_literal_durations_or_fail_at_a_place(
+    tree: Expr, step_ms: int, range_ms: int
+) -> None:
+    text = print_expr(tree)
+    whole = parse(text)
+    flags = {feature.flag for feature in features(whole)}
+    try:
+        resolved = resolve(whole, step_ms=step_ms, range_ms=range_ms)
+    except DurationExpressionError as error:
+        start, end = error.span
+        if "promql-duration-expr" not in flags or not 0 <= start < end <= len(text):
+            raise
+        return
+    assert all(one.expr is None for node in walk(resolved) for one in durations_of(node))
+    assert (resolved is whole) == ("promql-duration-expr" not in flags)
+
+
 PIECES = [
     "x", "rate", "sum", "by", "on", "group_left", "ignoring", "bool", "and", "or", "unless",
     "offset", "start", "(", ")", "[", "]", "{", "}", ",", "=", "==", "=~", "!~", "!=", ">", "+",
     "-", "*", "^", "%", "@", ":", "5m", "5", "1e", ".", "0x", '"a"', "'", '"', "`", "\\", "#",
     "\n", " ", "é", "“", "\u00a0", "$__interval", "&&", "!", "é{", "inf", "nan", "5min", "1.5h",
-    "quantile", "topk", "label_replace", "step", "anchored", "fill", "\x00", "x[5m]", "{a='b'}",
+    "quantile", "topk", "label_replace", "step", "step()", "min_of", "anchored",
+    "smoothed", "fill", "fill_left(", "fill (1)", "info",
+    "limitk", "</", ">/", "\x00", "x[5m]", "{a='b'}",
 ]  # fmt: skip
 
 
