@@ -174,6 +174,40 @@ def test_every_public_rule_file_gets_the_verdict_of_prometheus(shared: Path) -> 
         assert message in error.message
 
 
+# Of promtool's unit tests: rule files that must load, with warnings, and those refused.
+RULE_FILES_OF_TESTS = {
+    "at-modifier.yml": (),
+    "bad-rules-error.yml": (),
+    "negative-offset.yml": (),
+    "rules.yml": (),
+    "rules_duplicates.yml": ("18:17: another rule named", "23:17: another rule named"),
+    "rules_extrafields.yml": (
+        "7:5: a group has no field 'namespace'",
+        "21:5: a group has no field 'ownership'",
+    ),
+    "bad-rules-syntax.yml": ("7:22: unexpected end of expression",),
+}
+
+
+@pytest.mark.parametrize("name", RULE_FILES_OF_TESTS)
+def test_the_rule_files_of_public_unit_tests_get_their_verdict(shared: Path, name: str) -> None:
+    loaded = load_file(shared / "cases/ruletests" / name)
+    said = [f"{p.place.partition('.yml:')[2]}: {p.message}" for p in loaded.problems]
+    expected = RULE_FILES_OF_TESTS[name]
+    assert len(said) == len(expected)
+    assert all(text.startswith(start) for text, start in zip(said, expected, strict=True))
+    refused = name in {"rules_extrafields.yml", "bad-rules-syntax.yml"}
+    assert (loaded.file is None) == refused
+
+
+def test_unit_test_files_are_told_from_rule_files(shared: Path) -> None:
+    files = sorted((shared / "cases/ruletests").glob("*.yml"))
+    for path in files:
+        if path.name not in RULE_FILES_OF_TESTS:
+            (problem,) = load_file(path).problems
+            assert "unit-test file" in problem.hint
+
+
 def test_files_directories_and_globs_are_found_once(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     for name in ("b.yaml", "a.yml", "sub/c.yaml", "notes.txt"):
