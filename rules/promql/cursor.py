@@ -97,7 +97,7 @@ class Cursor:
         """Give up at the next token: it is not what was expected there."""
         token = self.token
         if token.kind is Kind.BAD:
-            named = " expected " in token.message
+            named = " expected " in token.message or "out of range" in token.message
             message = token.message if named else f"{token.message}, expected {expected}"
             self.refuse(token.span, message, token.hint or (hint() if hint else ""))
         if token.kind is Kind.END and self.open and expected.endswith(_CLOSERS):

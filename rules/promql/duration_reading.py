@@ -190,7 +190,8 @@ class _Reading:
             rhs = rhs.expr
         if operator.text in {"/", "%"} and isinstance(rhs, NumberLiteral) and rhs.value == 0:
             what = "division" if operator.text == "/" else "modulo"
-            self.cursor.report(operator.span.to(rhs.span), f"{what} by zero in a duration")
+            hint = "write the resulting duration, as in 5m"
+            self.cursor.report(operator.span.to(rhs.span), f"{what} by zero in a duration", hint)
 
     def _fail(self) -> None:
         expected = 'a duration or "]"' if self.what == "step" else "a duration"

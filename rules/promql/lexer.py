@@ -115,7 +115,7 @@ def _number(text: str, start: int) -> Token:
         try:
             return Token(Kind.DURATION, duration[0], span, value=parse_duration(duration[0]))
         except DurationError as error:
-            message, hint = str(error), ""
+            message, hint = str(error), "the longest is about 292y"
             if meant := suggest_duration(duration[0]):
                 shown = shorten(duration[0])
                 message = f'"{shown}" is not a duration: each unit comes once, from large to small'

@@ -59,7 +59,7 @@ def _matcher(cursor: Cursor) -> Matcher:
     span = label.span.to(value.span)
     matcher = Matcher(span, name, _match_op(operator.text), str(value.value))
     if matcher.op in {"=~", "!~"}:
-        _check_pattern(cursor, matcher)
+        _check_pattern(cursor, matcher, value)
     return matcher
 
 
@@ -70,7 +70,11 @@ def _match_op(text: str) -> MatchOp:
     raise AssertionError(text)  # pragma: no cover
 
 
-def _check_pattern(cursor: Cursor, matcher: Matcher) -> None:
+def _check_pattern(cursor: Cursor, matcher: Matcher, written: Token) -> None:
+    if "\ufffd" in matcher.value and "\ufffd" not in written.text:
+        hint = "the escape is no UTF-8; write the character itself"
+        cursor.report(written.span, "invalid regular expression, not valid UTF-8", hint)
+        return
     try:
         compile_matcher(matcher.value)
     except PatternError as error:

@@ -34,6 +34,8 @@ def for_duration(cursor: Cursor) -> str:
         return "a subquery's range comes first: [1h:] or [1h:1m]"
     if token.word in {"min", "max"} and cursor.peek(1).is_symbol("("):
         return f"in a duration it is called {token.word}_of"
+    if token.word in {"step", "range"}:
+        return f"the query's own is {token.word}()"
     if token.kind is Kind.NAME:
         if cursor.peek(-1).is_symbol("[") and cursor.peek(-2).text in FUNCTIONS:
             return f"arguments are put in parentheses: {cursor.peek(-2).text}(...)"

@@ -55,7 +55,7 @@ def test_every_mistake_has_a_hint(mistake: Any) -> None:
 def test_no_mistake_is_shown_later_than_promtool_shows_it(
     mistake: Any, promtool: dict[str, Any]
 ) -> None:
-    answer = promtool["answers"][mistake.expression]
+    answer = promtool["answers"].get(mistake.expression)
     if answer is not None:
         assert problems_of(mistake.expression)[0].span.start + 1 <= answer[0]
 
