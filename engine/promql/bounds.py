@@ -129,6 +129,20 @@ class Weights:
     both: Float64Array
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Bins:
+    """Samples in slots, as many for each step, so that each window is `width` slots.
+
+    `hop`: how many slots a step has. `slots` and which of the samples are `inside` any window:
+    [1, N] if timestamps are shared, else [S, N].
+    """
+
+    hop: int
+    width: int
+    slots: Int64Array
+    inside: BoolArray
+
+
 @dataclass(eq=False)
 class Bounds:
     """Windows over series that share timestamps, or over rows with timestamps of their own.
@@ -229,6 +243,27 @@ class Bounds:
             np.maximum(number, 1.0),
             ahead * number / np.maximum(self.counts, 1.0),
         )
+
+    @cached_property
+    def bins(self) -> Bins | None:
+        """Which step brings each sample into a window; None unless steps divide the windows."""
+        edges, times = self.edges, np.atleast_2d(self.timestamps_ms)
+        if not edges.step_ms or edges.range_ms % edges.step_ms or not times.size:
+            return None
+        apart = edges.range_ms // edges.step_ms
+        first = int(edges.end_ms[0]) - edges.range_ms
+        bins = times - (first + 1)
+        np.floor_divide(bins, edges.step_ms, out=bins)
+        inside = (bins >= 0) & (bins < edges.end_ms.size - 1 + apart)
+        breaks = np.ones(bins.shape, dtype=np.bool_)
+        np.not_equal(bins[:, 1:], bins[:, :-1], out=breaks[:, 1:])
+        starts = np.flatnonzero(breaks)
+        extents = np.diff(starts, append=bins.size)
+        most = int(extents[inside.ravel()[starts]].max(initial=1))
+        if most > 1:
+            bins *= most
+            bins += (np.arange(bins.size) - np.repeat(starts, extents)).reshape(bins.shape)
+        return Bins(most, apart * most, bins, inside)
 
     def place(self, index: IndexArray) -> IndexArray:
         """Where a sample of each window is in the flat array of rows, [S, T]."""

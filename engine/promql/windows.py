@@ -100,10 +100,12 @@ class Windows:
         return found.lo, found.hi
 
     def blocks(self, params: tuple[Float64Array, ...] = ()) -> Iterator[tuple[IndexArray, Block]]:
-        """Row numbers and the block of them, until every row has had its turn."""
+        """Row numbers and the block of them, until every row with a sample has had its turn."""
         single: list[Samples] = []
         edges = Edges.of(self.end_ms, self.range_ms)
         for group in self.groups:
+            if not group.timestamps_ms.size:
+                continue
             if group.rows.size == 1:
                 single.append(group)
                 continue

@@ -8,8 +8,8 @@ import numpy as np
 
 from engine.promql.cells import exact_mean, exact_sum, for_each, gathered, guarded
 from engine.promql.moments import variances
-from engine.promql.quantiles import quantile
 from engine.promql.running import window_extremes, window_sums
+from engine.promql.sliding_quantiles import sorted_quantiles, window_quantiles
 from engine.promql.summation import NEUTRAL
 
 if TYPE_CHECKING:
@@ -142,38 +142,27 @@ ts_of_min_over_time = _when(lambda value, held: value <= held)
 
 def quantile_over_time(block: Block) -> Folded:
     """The φ-quantile (param 0), linear between ranks; NaN sorts first."""
-    (phi,) = block.params
-
-    def of(windows: Gathered) -> Float64Array:
-        return quantile(phi[windows.columns], windows.values, _existing(windows))
-
-    return _of_each(block, of)
-
-
-def _existing(windows: Gathered) -> BoolArray:
-    if windows.exists is None:
-        return np.ones(windows.values.shape, dtype=np.bool_)
-    return windows.exists
-
-
-def _of_each(block: Block, of: Callable[[Gathered], Float64Array]) -> Folded:
-    found = np.zeros(block.shape)
-    cells = np.flatnonzero(block.filled)
-    found.reshape(-1)[cells] = for_each(block, cells, of, np.inf)
-    return found, block.filled
+    return window_quantiles(block, block.params[0]), block.filled
 
 
 def mad_over_time(block: Block) -> Folded:
     """The median absolute deviation from the median; NaN if any sample is."""
+    medians = window_quantiles(block, np.full(block.shape[1], 0.5)).reshape(-1)
+    cells = np.flatnonzero(block.filled)
+    found = np.zeros(block.shape)
 
-    def of(windows: Gathered) -> Float64Array:
-        values, exists = windows.values, _existing(windows)
-        half = np.full(values.shape[0], 0.5)
-        median = quantile(half, values, exists)
-        away = quantile(half, np.abs(values - median[..., None]), exists)
-        return np.where((exists & np.isnan(values)).any(axis=-1), np.nan, away)
+    def away(windows: Gathered) -> Float64Array:
+        middle = medians[cells[windows.cells]]
+        distance = np.abs(windows.values - middle[:, None])
+        spoilt = np.isnan(distance).any(axis=1)
+        counts = np.full(middle.size, float(distance.shape[1]))
+        if windows.exists is not None:
+            distance[~windows.exists] = np.inf
+            counts = windows.exists.sum(axis=1).astype(np.float64)
+        return np.where(spoilt, np.nan, sorted_quantiles(0.5, distance, counts))
 
-    return _of_each(block, of)
+    found.reshape(-1)[cells] = for_each(block, cells, away, 0.0)
+    return found, block.filled
 
 
 def quantile_in_range(

@@ -1,0 +1,192 @@
+"""Quantiles of windows: by comparator networks where windows slide evenly, else by sorting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.promql.cells import count, for_each
+from engine.promql.networks import network, run
+
+if TYPE_CHECKING:
+    from engine.promql.bounds import Bins, IndexArray
+    from engine.promql.cells import Gathered
+    from engine.promql.windows import Block
+    from engine.series import Float64Array
+
+# A network for more slots takes longer to make than it saves.
+LARGEST_WIDTH = 512
+# Fewer steps are not worth one.
+FEWEST_STEPS = 64
+# A number of samples that fewer windows than this have is left to sorting.
+RARE = 1 / 200
+MOST_RANKS = 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranks:
+    """Between which of its sorted samples a quantile of each window lies, and how near the upper.
+
+    As Prometheus ranks them (promql/quantile.go): linear between neighbours. [T] or [S, T].
+    """
+
+    lower: IndexArray
+    upper: IndexArray
+    weight: Float64Array
+
+    @classmethod
+    def of(cls, phi: Float64Array | float, counts: Float64Array) -> Ranks:
+        """For windows of so many samples; φ from 0 to 1, anything else is read as 0."""
+        usable = np.where((np.asarray(phi) >= 0) & (np.asarray(phi) <= 1), phi, 0.0)
+        position = usable * (counts - 1)
+        floor = np.floor(position)
+        lower = np.maximum(floor, 0.0).astype(np.intp)
+        upper = np.minimum(lower + 1, np.maximum(counts - 1, 0.0).astype(np.intp))
+        return cls(lower, upper, position - floor)
+
+    def between(self, low: Float64Array, high: Float64Array) -> Float64Array:
+        """The quantiles, of the samples with these ranks. A zero has no sign."""
+        found = low * (1 - self.weight)
+        found += high * self.weight
+        found += 0.0
+        return found
+
+
+def window_quantiles(block: Block, phi: Float64Array) -> Float64Array:
+    """The φ-quantile, [T], of each window, NaN sorting first: [S, T]."""
+    level = float(phi[0]) if phi.size else 0.0
+    even = bool((phi == level).all()) and 0 <= level <= 1
+    found = _slid(block, level) if even else None
+    if found is None:
+        cells = np.flatnonzero(block.filled)
+        found = np.zeros(block.shape)
+        found.reshape(-1)[cells] = for_each(block, cells, _sorted(phi), np.inf)
+    if not even:
+        found = np.where(phi < 0, -np.inf, np.where(phi > 1, np.inf, found))
+        found[:, np.isnan(phi)] = np.nan
+    return found
+
+
+def _sorted(phi: Float64Array) -> Sorting:
+    return Sorting(phi)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sorting:
+    """Quantiles of gathered windows, filled up with +Inf. φ per step, [T]."""
+
+    phi: Float64Array
+
+    def __call__(self, windows: Gathered) -> Float64Array:
+        """One for each window."""
+        values = windows.values
+        if windows.exists is None:
+            counts = np.full(values.shape[0], float(values.shape[1]))
+        else:
+            counts = windows.exists.sum(axis=1).astype(np.float64)
+        return sorted_quantiles(self.phi[windows.columns], values, counts)
+
+
+def sorted_quantiles(
+    phi: Float64Array | float, values: Float64Array, counts: Float64Array
+) -> Float64Array:
+    """The φ-quantile of each row, [C, W], of so many values and then +Inf. Sorts `values`."""
+    nan = np.isnan(values)
+    spoilt = nan.sum(axis=1) if nan.any() else None
+    if spoilt is not None:
+        values[nan] = -np.inf
+    values.sort(axis=1)
+    ranks = Ranks.of(phi, counts)
+    rows = np.arange(values.shape[0])
+    found = ranks.between(values[rows, ranks.lower], values[rows, ranks.upper])
+    if spoilt is not None:
+        found[ranks.lower < spoilt] = np.nan
+    return found
+
+
+def _slid(block: Block, level: float) -> Float64Array | None:
+    """By a network; None where windows do not slide evenly enough for one."""
+    if block.shape[1] < FEWEST_STEPS:
+        return None
+    bins = block.bounds.bins
+    if bins is None or bins.width > LARGEST_WIDTH:
+        return None
+    ranks = Ranks.of(level, block.bounds.counts)
+    wanted = _wanted(block, ranks)
+    if wanted is None:
+        return None
+    lowest, highest = wanted
+    samples = _found_ranks(block, bins, lowest, highest)
+    low = _picked(samples, ranks.lower - lowest)
+    found = ranks.between(low, _picked(samples, ranks.upper - lowest))
+    missing = np.isnan(block.values)
+    if missing.any():
+        found[count(block, missing) > ranks.lower] = np.nan
+    uncovered = (ranks.lower < lowest) | (ranks.upper > highest)
+    if uncovered.any():
+        cells = np.flatnonzero(block.where(uncovered) & block.filled)
+        rest = for_each(block, cells, _sorted(np.full(block.shape[1], level)), np.inf)
+        found.reshape(-1)[cells] = rest
+    return found
+
+
+def _wanted(block: Block, ranks: Ranks) -> tuple[int, int] | None:
+    """The ranks that most windows ask for: from the lowest to the highest."""
+    share = np.bincount(block.widths.ravel())
+    share[0] = 0
+    if not share.any():
+        return None
+    lower, upper = ranks.lower.ravel(), ranks.upper.ravel()
+    widths = block.widths.ravel()
+    # Any window of a width knows its ranks.
+    some = np.zeros(share.size, dtype=np.intp)
+    some[widths] = np.arange(widths.size)
+    covered, lowest, highest = 0, -1, -1
+    for width in np.argsort(-share, kind="stable").tolist():
+        if share[width] < RARE * widths.size or not share[width]:
+            break
+        low, high = int(lower[some[width]]), int(upper[some[width]])
+        both = (min(low, lowest), max(high, highest)) if lowest >= 0 else (low, high)
+        if both[1] - both[0] >= MOST_RANKS:
+            continue
+        lowest, highest = both
+        covered += int(share[width])
+    return (lowest, highest) if 2 * covered > int(share.sum()) else None
+
+
+def _found_ranks(block: Block, bins: Bins, lowest: int, highest: int) -> Float64Array:
+    """What has each of these ranks in each window, +Inf where there is nothing: [ranks, S, T]."""
+    program = network(bins.width, bins.hop, lowest, highest)
+    rows, steps = block.shape
+    groups = -(-steps // program.group)
+    each = groups + program.beyond
+    slots = np.full((rows, each * program.inputs), np.inf)
+    values = block.values
+    if np.isnan(values).any():
+        values = np.where(np.isnan(values), -np.inf, values)
+    if bins.slots.shape[0] == 1:
+        inside = bins.inside[0]
+        slots[:, bins.slots[0][inside]] = values[:, inside]
+    else:
+        flat = bins.slots + (np.arange(rows) * slots.shape[1])[:, None]
+        slots.reshape(-1)[flat[bins.inside]] = values[bins.inside]
+    shape = (rows, each, program.inputs)
+    samples = np.ascontiguousarray(slots.reshape(shape).transpose(2, 0, 1))
+    found = run(program, samples.reshape(program.inputs, -1))
+    found = found.reshape(-1, program.group, rows, each)[..., :groups]
+    ordered = np.ascontiguousarray(found.transpose(0, 2, 3, 1)).reshape(len(found), rows, -1)
+    return ordered[:, :, :steps]
+
+
+def _picked(samples: Float64Array, which: IndexArray) -> Float64Array:
+    """One of the ranks, [ranks, S, T], for each window, [T] or [S, T]; out of range some."""
+    least, most = int(which.min()), int(which.max())
+    same = least == most and 0 <= least < samples.shape[0]
+    found: Float64Array = samples[least if same else 0]
+    if same:
+        return found
+    for number in range(1, samples.shape[0]):
+        found = np.where(which == number, samples[number], found)
+    return found
