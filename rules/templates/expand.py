@@ -177,6 +177,7 @@ class _Run:
                 if self.variables[index][0] == name:
                     self.variables[index] = (name, value)
                     return
+            raise TemplateError(f"undefined variable: {name}")
         self.variables.append((name, value))
 
     def _pipe(self, pipe: tree.Pipe, dot: Any) -> Any:
@@ -185,7 +186,10 @@ class _Run:
             value = self._command(command, dot, () if index == 0 else (value,))
         # A range binds its variables to the elements, not to the list.
         if pipe.variables and not (isinstance(value, dict | list) and len(pipe.variables) > 1):
-            self._bind(pipe.variables[0], value, pipe.assigns)
+            try:
+                self._bind(pipe.variables[0], value, pipe.assigns)
+            except TemplateError as error:
+                raise TemplateError(error.message, pipe.span) from None
         return value
 
     def _command(self, command: tree.Command, dot: Any, final: tuple[Any, ...]) -> Any:
@@ -196,7 +200,7 @@ class _Run:
             if arguments and isinstance(first, tree.Dot | tree.Variable | tree.Chain):
                 return self._method(first, dot, arguments)
             if arguments:
-                raise TemplateError("can't give an argument to a value", first.span)
+                raise _not_a_function(first.span)
             if isinstance(first, tree.Constant) and first.value is None:
                 raise TemplateError("nil is not a command", first.span)
             return self._operand(first, dot)
@@ -216,7 +220,7 @@ class _Run:
                 return call_method(value, name, arguments)
         except TemplateError as error:
             raise TemplateError(error.message, operand.span) from None
-        raise TemplateError("can't give an argument to a value", operand.span)
+        raise _not_a_function(operand.span)
 
     def _lazy(
         self, function: tree.Function, operands: list[tree.Operand], dot: Any, final: Any
@@ -287,3 +291,8 @@ class _Run:
         except TemplateError as error:
             raise TemplateError(error.message, span) from None
         return value
+
+
+def _not_a_function(span: Span) -> TemplateError:
+    hint = "it is no function; a field is written with a dot: '$labels.instance'"
+    return TemplateError("can't give an argument to a value", span, hint)

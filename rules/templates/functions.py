@@ -17,7 +17,7 @@ from rules.templates.hosts import strip_domain, strip_port
 from rules.templates.moments import Elapsed, Moment
 from rules.templates.patterns import matches, replace_all
 from rules.templates.printf import sprintf
-from rules.templates.printing import sprint, sprintln
+from rules.templates.printing import sprint, sprint_shown, sprintln
 from rules.templates.values import Arguments, Html, Sample, equal, less, truth, type_name
 
 if TYPE_CHECKING:
@@ -61,6 +61,13 @@ def _slice(value: Any, *bounds: int) -> Any:
         raise TemplateError(f"slice out of range: {start}:{end}")
     cut = items[start:end]
     return cut.decode(errors="replace") if isinstance(cut, bytes) else cut
+
+
+def _call(function: Any, *_: Any) -> Any:
+    """Nothing that a template of Prometheus can hold is a function."""
+    if function is None:
+        raise TemplateError("call of nil")
+    raise TemplateError(f"non-function of type {type_name(function)}")
 
 
 def _text(value: Any, name: str) -> str:
@@ -162,6 +169,7 @@ def _to_duration(value: Any) -> Elapsed:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     # Go's own
+    "call": _call,
     "not": lambda value: not truth(value),
     "len": _len,
     "index": _index,
@@ -169,9 +177,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "print": lambda *values: sprint(values),
     "println": lambda *values: sprintln(values),
     "printf": _printf,
-    "html": lambda *values: escape_html(sprint(values)),
-    "js": lambda *values: escape_js(sprint(values)),
-    "urlquery": lambda *values: urllib.parse.quote_plus(sprint(values), safe=""),
+    "html": lambda *values: escape_html(sprint_shown(values)),
+    "js": lambda *values: escape_js(sprint_shown(values)),
+    "urlquery": lambda *values: urllib.parse.quote_plus(sprint_shown(values), safe=""),
     "eq": _eq,
     "ne": lambda first, second: not equal(first, second),
     "lt": less,

@@ -140,8 +140,6 @@ _ELAPSED: Mapping[str, Callable[..., Any]] = {
     "String": str,
     "Abs": lambda own: Elapsed(abs(own.nanoseconds)),
 }
-# Those that stand before arguments: `($value | toTime).Format "15:04"`.
-WITH_ARGUMENTS = frozenset({"Format", "Add", "Sub", "After", "Before", "Equal"})
 
 
 def call_method(value: Moment | Elapsed, name: str, arguments: tuple[Any, ...] = ()) -> Any:

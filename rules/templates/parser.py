@@ -11,7 +11,6 @@ from rules.source import Span
 from rules.templates import tree
 from rules.templates.errors import TemplateError
 from rules.templates.lexer import Token, tokens, unquote
-from rules.templates.moments import WITH_ARGUMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -197,9 +196,11 @@ class _Parser:
         while self._peek().text == "|":
             self._next()
             command = self._command()
-            if not _takes_arguments(command.operands[0]):
+            first_operand = command.operands[0]
+            # Go refuses only what is plainly a value; a field or variable fails when it is reached.
+            if isinstance(first_operand, tree.Constant) or _is_dot(first_operand):
                 message = "only a function can stand after '|'"
-                raise TemplateError(message, command.operands[0].span)
+                raise TemplateError(message, first_operand.span)
             commands.append(command)
         end = self._next()
         if closing not in {end.kind, end.text}:
@@ -221,9 +222,6 @@ class _Parser:
                 self._next()
                 if len(names) > 1 and not in_range:
                     raise TemplateError("two variables are only for 'range'", names[1].span)
-                if token.text == "=":
-                    for name in names:
-                        self._known(name)
                 return tuple(name.text for name in names), token.text == "="
             if token.text != ",":
                 break
@@ -244,10 +242,6 @@ class _Parser:
                 raise TemplateError("unclosed action", token.span, "close it with '}}'")
             raise TemplateError("missing value", token.span, "an action needs a value or function")
         first = operands[0]
-        if len(operands) > 1 and not _takes_arguments(first):
-            message = f"can't give an argument to '{self.text[first.span.start : first.span.end]}'"
-            hint = "it is no function; a field is written with a dot: '$labels.instance'"
-            raise TemplateError(message, operands[1].span, hint)
         return tree.Command(first.span.to(operands[-1].span), tuple(operands))
 
     def _operand(self) -> tree.Operand:
@@ -304,11 +298,8 @@ class _Parser:
             raise TemplateError(message, token.span, did_you_mean(token.text, named))
 
 
-def _takes_arguments(operand: tree.Operand) -> bool:
-    if isinstance(operand, tree.Function):
-        return True
-    fields = () if isinstance(operand, tree.Constant) else operand.fields
-    return bool(fields) and fields[-1] in WITH_ARGUMENTS
+def _is_dot(operand: tree.Operand) -> bool:
+    return isinstance(operand, tree.Dot) and not operand.fields
 
 
 def _character(token: Token) -> int:

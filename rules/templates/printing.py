@@ -12,11 +12,22 @@ _PLAIN = Verb("v")
 
 def sprint(values: tuple[Any, ...]) -> str:
     """fmt.Sprint: a space between operands when neither is a string."""
+    return _joined(values, [_PLAIN.show(value) for value in values])
+
+
+def sprint_shown(values: tuple[Any, ...]) -> str:
+    """As `sprint`, of what each value would print as an action: html, js and urlquery do so."""
+    texts = [show(value) for value in values]
+    # nil has become the string `<no value>`.
+    return _joined(tuple("" if value is None else value for value in values), texts)
+
+
+def _joined(values: tuple[Any, ...], texts: list[str]) -> str:
     out: list[str] = []
-    for index, value in enumerate(values):
+    for index, (value, text) in enumerate(zip(values, texts, strict=True)):
         if index and not isinstance(value, str) and not isinstance(values[index - 1], str):
             out.append(" ")
-        out.append(_PLAIN.show(value))
+        out.append(text)
     return "".join(out)
 
 
