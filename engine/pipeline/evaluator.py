@@ -18,6 +18,7 @@ from engine.alerts.alert import AlertState
 from engine.pipeline.resume import write_evaluation
 from engine.pipeline.schedule import Schedule
 from engine.pipeline.stage import ignore_fault, start_stage
+from engine.rulegroup.common_parts import CommonParts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,6 +55,7 @@ class Evaluator:
     # Held while groups are evaluated; taken before _changed, never after it.
     evaluating: threading.RLock = field(default_factory=threading.RLock)
     _schedule: Schedule | None = None
+    _common: CommonParts | None = None
     _flushed_ms: int = 0
     _stopped: bool = False
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -71,6 +73,9 @@ class Evaluator:
             reached = self._reached()
             after = tuple(reached.get(_place(runner)) for runner in runners)
             self.runners = runners
+            self._common = CommonParts(rule for runner in runners for rule in runner.group.rules)
+            for runner in runners:
+                runner.share(self._common)
             intervals = tuple(runner.interval_ms for runner in runners)
             self._schedule = Schedule(intervals, self.flush_interval_ms, start_ms, after)
             for runner in runners:
@@ -117,6 +122,9 @@ class Evaluator:
                 self._evaluate_guarded(self.runners[slot.group], slot)
             if slots:
                 self._count_alerts(self.runners)
+                if self._common is not None:
+                    # What happens between two turns is not followed.
+                    self._common.clear()
             return bool(slots)
 
     def _ready(self) -> list[Slot]:

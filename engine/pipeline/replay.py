@@ -15,6 +15,7 @@ import numpy as np
 from engine.alerts.alert import AlertState
 from engine.evidence import EvidenceCollector
 from engine.pipeline.timeline import EvaluationLog, recorded_group, timeline
+from engine.rulegroup.common_parts import CommonParts
 from engine.rulegroup.dependencies import components, read_by_others
 from engine.rulegroup.options import GroupOptions
 from engine.rulegroup.overlay import Overlay
@@ -159,6 +160,12 @@ class _Run:
             ]
         offsets = [planned.runner.offset_ms for planned in self._planned]
         self._components = components(list(zip(rules, offsets, strict=True)))
+        self._common = CommonParts(rules)
+        for component in self._components:
+            # Step by step there is less to gain than to look up.
+            for index in () if component.stepwise else component.members:
+                runner = self._planned[index].runner
+                runner.options = self._common.into(runner.options)
         base = TimedQueryable(dataset.with_derived(), clock)
         self._overlay = Overlay(base, rules, start_ms - max(offsets, default=0))
         self._history = _History()
@@ -172,6 +179,7 @@ class _Run:
 
     def chunk(self, from_ms: int, to_ms: int) -> Iterator[float]:
         """All rules over from <= t < to; yields the share of them that is done."""
+        self._common.clear()
         for planned in self._planned:
             self._reset(planned, from_ms)
         for done, component in enumerate(self._components, start=1):
@@ -232,6 +240,7 @@ class _Run:
         output = planned.runner.run(times_ms, self._overlay)
         if planned.runner.is_read:
             self._overlay.append(output.series)
+            self._common.written(planned.runner.rule)
         resolved = [own for own in output.transitions if own.state is AlertState.RESOLVED]
         self._keep(planned, resolved + output.cleared)
         self._count(planned.runner.group, output)

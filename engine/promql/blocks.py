@@ -16,6 +16,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +29,7 @@ from engine.promql.functions.shapes import unwrapped
 from engine.promql.functions.table import ROW_WISE
 from engine.promql.naming import unnamed
 from engine.promql.subquery import steps_of
-from engine.promql.tall import LEVELS
+from engine.promql.tall import LEVELS, Tree
 from rules.promql.ast import (
     Binary,
     Call,
@@ -64,38 +65,38 @@ class Plan:
     """A row-wise expression and what it reads.
 
     `leaf`: its one selector, inside the subqueries `nesting`, outermost first. `scalars`: its
-    largest scalar parts outside of subqueries, the same for all series.
+    largest scalar parts outside of subqueries, the same for all series. `within`: the vectors that
+    it is made of outside of subqueries, from the outside in.
     """
 
     expr: Expr
     leaf: VectorSelector | MatrixSelector
     nesting: tuple[Subquery, ...]
     scalars: tuple[Expr, ...]
+    within: tuple[Expr, ...] = ()
 
 
 def plan(expr: Expr) -> Plan | None:
     """How to evaluate an expression by blocks; None if it is not row-wise."""
+    return _plan(Tree(expr))
+
+
+@lru_cache(maxsize=4096)
+def _plan(tree: Tree) -> Plan | None:
+    expr = tree.expr
     nesting: list[Subquery] = []
     scalars: list[Expr] = []
+    within: list[Expr] = []
     at: Expr = expr
     for _ in range(LEVELS):
         at = unwrapped(at)
-        match at:
-            case VectorSelector() | MatrixSelector():
-                return Plan(expr, at, tuple(nesting), tuple(scalars))
-            case Unary(expr=inner):
-                at = inner
-                continue
-            case Subquery(expr=inner):
-                nesting.append(at)
-                at = inner
-                continue
-            case Binary(lhs=lhs, rhs=rhs):
-                operands: tuple[Expr, ...] = (lhs, rhs)
-            case Call(func=func, args=args) if func in ROW_WISE:
-                operands = args
-            case _:
-                return None
+        if not nesting and at is not expr:
+            within.append(at)
+        if isinstance(at, VectorSelector | MatrixSelector):
+            return Plan(expr, at, tuple(nesting), tuple(scalars), tuple(within))
+        if isinstance(at, Subquery):
+            nesting.append(at)
+        operands = _operands(at)
         rows = [one for one in operands if type_of(one) is not ValueType.SCALAR]
         rest = [one for one in operands if type_of(one) is ValueType.SCALAR]
         if len(rows) != 1:
@@ -108,6 +109,40 @@ def plan(expr: Expr) -> Plan | None:
         (at,) = rows
     # A tall tree is evaluated level by level.
     return None
+
+
+def _operands(node: Expr) -> tuple[Expr, ...]:
+    """What a node that could be row-wise is made of; nothing if it is not."""
+    match node:
+        case Unary(expr=inner) | Subquery(expr=inner):
+            return (inner,)
+        case Binary(lhs=lhs, rhs=rhs):
+            return (lhs, rhs)
+        case Call(func=func, args=args) if func in ROW_WISE:
+            return args
+        case _:
+            return ()
+
+
+def planned(context: Context, expr: Expr) -> Plan | None:
+    """The plan to follow here: what is shared with other expressions is a vector to start from."""
+    how, shared = plan(expr), context.options.shared
+    if how is None or shared is None or not any(map(shared.has, how.within)):
+        return how
+    return None if is_held(context, how) else how
+
+
+def is_held(context: Context, how: Plan) -> bool:
+    """Whether a shared vector is small enough to be held as a whole."""
+    shared = context.options.shared
+    return shared is not None and shared.fits(len(_rows(context, how).labels), context.steps)
+
+
+def _rows(context: Context, how: Plan) -> Rows:
+    inner = context
+    for query in how.nesting:
+        inner = inner.on(steps_of(inner, query))
+    return selection.rows_of(inner, how.leaf)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,10 +166,7 @@ class Execution:
     def of(cls, context: Context, how: Plan) -> Execution:
         """Select the series and compute what they share."""
         hoisted = {id(one): context.evaluate(one) for one in how.scalars}
-        inner = context
-        for query in how.nesting:
-            inner = inner.on(steps_of(inner, query))
-        return cls(context, how, selection.rows_of(inner, how.leaf), hoisted)
+        return cls(context, how, _rows(context, how), hoisted)
 
     def parts(self) -> Generator[Part, None, None]:
         """All rows, in order, with what they are annotated with.
@@ -222,7 +254,10 @@ def parts_of(context: Context, expr: Expr) -> tuple[tuple[Labels, ...], Iterable
 
     Rows that are absent at every step may be among them.
     """
-    how = plan(expr) if context.options.delayed_name_removal else None
+    how = planned(context, expr) if context.options.delayed_name_removal else None
+    shared = context.options.shared
+    if how is not None and shared is not None and shared.has(expr) and is_held(context, how):
+        how = None
     if how is None:
         frame = context.frame(expr)
         return frame.labels, (Part(0, frame),)

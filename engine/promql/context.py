@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from engine.promql.annotations import Annotations
     from engine.promql.rows import Rows
+    from engine.promql.sharing import Sharing
     from engine.series import Float64Array, Int64Array, Queryable
     from rules.promql.ast import At, Duration, Expr
     from rules.source import Source, Span
@@ -36,6 +37,7 @@ class Options:
     `start_timestamp()` of it (Prometheus' feature use-start-timestamps).
     `workers`: the most threads for one expression. `block_cells`: how many cells of
     [series, step] are worked on at a time; no result depends on either.
+    `shared`: results of what several expressions have in common.
     """
 
     lookback_ms: int = 300_000
@@ -46,6 +48,7 @@ class Options:
     start_timestamps: bool = False
     workers: int = 1
     block_cells: int = 131_072
+    shared: Sharing | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +78,10 @@ class Context:
     def steps(self) -> int:
         """T."""
         return int(self.times_ms.size)
+
+    def with_notes(self, notes: Annotations) -> Context:
+        """The same query, annotated there."""
+        return replace(self, notes=notes)
 
     def on(self, times_ms: Int64Array) -> Context:
         """The same query on other times."""

@@ -6,6 +6,7 @@ for all steps, on arrays [series, step] with a mask for presence.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from engine.promql import selection
 from engine.promql.aggregators import aggregate
 from engine.promql.annotations import Annotations
 from engine.promql.binary import binary, unary
-from engine.promql.blocks import Execution, plan, stacked
+from engine.promql.blocks import Execution, Plan, is_held, planned, stacked
 from engine.promql.context import Context, Options, Partial
 from engine.promql.errors import EvaluationError, NeedsNativeHistograms
 from engine.promql.frame import Frame
@@ -70,7 +71,8 @@ def evaluate(
         expr = _with_durations(expr, axis, last - first)
         shape = shape_of(expr)
     if axis.rule and sees_the_future(expr, first):
-        return evaluate_by_step(evaluate, expr, axis, queryable, options)
+        alone = replace(options, shared=None)
+        return evaluate_by_step(evaluate, expr, axis, queryable, alone)
     notes = Annotations(options.source)
     step_ms = 0 if axis.rule else axis.step_ms
     dispatch = by_levels(shape, _evaluate, _evaluate_node) if shape.high else _evaluate
@@ -106,7 +108,15 @@ def _finished(context: Context, expr: Expr) -> Value:
 
 def _evaluate(expr: Expr, context: Context) -> Partial:
     """Any expression, at all the context's times: what is row-wise by blocks."""
-    how = plan(expr) if isinstance(expr, VectorSelector | Call | Unary | Binary) else None
+    if not isinstance(expr, VectorSelector | Call | Unary | Binary | Aggregate):
+        return _evaluate_node(expr, context)
+    how, shared = planned(context, expr), context.options.shared
+    if shared is not None and shared.has(expr) and (how is None or is_held(context, how)):
+        return shared.evaluated(expr, context, lambda inner: _computed(expr, how, inner))
+    return _computed(expr, how, context)
+
+
+def _computed(expr: Expr, how: Plan | None, context: Context) -> Partial:
     if how is None:
         return _evaluate_node(expr, context)
     return stacked(Execution.of(context, how))

@@ -83,6 +83,11 @@ class Rows:
         """The most samples that one of the series has."""
         return max((group.timestamps_ms.size for group in self.groups), default=0)
 
+    @property
+    def nbytes(self) -> int:
+        """About how much memory the samples take."""
+        return sum(8 * (one.rows.size + 1) * one.timestamps_ms.size for one in self.groups)
+
     @classmethod
     def none(cls) -> Rows:
         """No series."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.matching import matcher_key
 from engine.promql import natives
 from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
@@ -118,5 +119,12 @@ def rows_of(context: Context, leaf: VectorSelector | MatrixSelector) -> Rows:
         return Rows.none()
     first, last = int(at.min()) - range_ms + 1, int(at.max()) + after_ms
     queryable, matchers = context.queryable, selector.matchers
-    table = queryable.table(matchers, first, last) if isinstance(queryable, Tabular) else None
-    return Rows.of(queryable.select(matchers, first, last) if table is None else table)
+
+    def select() -> Rows:
+        table = queryable.table(matchers, first, last) if isinstance(queryable, Tabular) else None
+        return Rows.of(queryable.select(matchers, first, last) if table is None else table)
+
+    shared = context.options.shared
+    if shared is None:
+        return select()
+    return shared.rows(leaf, context, (matcher_key(matchers), first, last), select)

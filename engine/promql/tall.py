@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LEVELS: Final = 30
 
 
-class _Tree:
+class Tree:
     """A tree as a key, by identity: comparing two would take longer than looking at one."""
 
     __slots__ = ("expr",)
@@ -38,7 +38,7 @@ class _Tree:
         return id(self.expr)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Tree) and other.expr is self.expr
+        return isinstance(other, Tree) and other.expr is self.expr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,11 +57,11 @@ class Shape:
 
 def shape_of(expr: Expr) -> Shape:
     """The shape of a tree; that of trees seen lately is known."""
-    return _shape_of(_Tree(expr))
+    return _shape_of(Tree(expr))
 
 
 @lru_cache(maxsize=1024)
-def _shape_of(tree: _Tree) -> Shape:
+def _shape_of(tree: Tree) -> Shape:
     nodes = list(walk(tree.expr))
     arithmetic = any(one.expr is not None for node in nodes for one in durations(node))
     heights: dict[int, int] = {}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from engine.flush import EventSource
     from engine.labels import Labels
     from engine.rulegroup.alerting import Collect
+    from engine.rulegroup.common_parts import CommonParts
     from engine.rulegroup.options import GroupOptions
     from engine.rulegroup.state import RuleKey
     from engine.series import Float64Array, Int64Array
@@ -157,6 +158,13 @@ class GroupRunner:
             for rule, key in zip(group.rules, self._keys, strict=True)
         )
         self._status = [RuleStatus(rule) for rule in group.rules]
+        self._common: CommonParts | None = None
+
+    def share(self, common: CommonParts) -> None:
+        """Compute once what rules have in common, those of other groups included."""
+        self._common = common
+        for runner in self.runners:
+            runner.options = common.into(self.options)
 
     @property
     def state(self) -> GroupState:
@@ -204,6 +212,8 @@ class GroupRunner:
         What is written goes into `store` at once and is part of the result. No failure of a rule
         is raised: it is in the result and in `statuses`.
         """
+        if self._common is not None:
+            self._common.at(time_ms)
         departed = settle_departed(self._departed, time_ms)
         samples: list[Sample] = []
         transitions = list(departed)
@@ -217,6 +227,8 @@ class GroupRunner:
                 collect = partial(runner.evidence.collect, queryable=store, events=events)
             output = _run_guarded(runner, times_ms, store, collect)
             samples += self._write(store, output)
+            if output.series and self._common is not None:
+                self._common.written(runner.rule)
             transitions += output.transitions
             failures += output.failures
             warnings.update(output.warnings)
@@ -225,7 +237,10 @@ class GroupRunner:
             self._status[index] = RuleStatus(
                 runner.rule, "err" if error else "ok", error, time_ms, seconds
             )
-        samples += self._mark_removed(time_ms, store, samples)
+        removed = self._mark_removed(time_ms, store, samples)
+        if removed and self._common is not None:
+            self._common.clear()
+        samples += removed
         self._last_evaluation_ms = time_ms
         self._departed, self._stale = (), frozenset()
         return GroupEvaluation(

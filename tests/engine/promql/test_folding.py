@@ -102,7 +102,7 @@ SLOW = {
     "group": lambda _: 1.0,
     "max": slow_largest,
     "min": slow_smallest,
-    "stddev": lambda values: math.sqrt(slow_variance(values)),
+    "stddev": lambda values: float(np.sqrt(slow_variance(values))),
     "stdvar": slow_variance,
     "sum": slow_sum,
 }
@@ -153,7 +153,8 @@ def test_a_fold_is_a_loop_over_each_groups_series(
             there = [int(row) for row in members if rows.present[row, step]]
             assert bool(fold.seen[group, step]) == bool(there)
             if there:
-                expected = SLOW[op]([float(rows.values[row, step]) for row in there])
+                with np.errstate(all="ignore"):
+                    expected = SLOW[op]([float(rows.values[row, step]) for row in there])
                 assert bits(float(result[group, step])) == bits(expected)
 
 
