@@ -120,7 +120,8 @@ def for_aggregator(context: Context, node: Aggregate, frame: Frame) -> Frame:
     if native is None or node.op in ("count", "group"):
         return frame if frame.histograms is None else replace(frame, histograms=None)
     if node.op not in ("sum", "avg"):
-        context.notes.ignored_in_aggregation(node.op, node.expr.span)
+        whole = node.op in ("topk", "bottomk")
+        context.notes.ignored_in_aggregation(node.op, node.span if whole else node.expr.span)
         return frame.without_histograms()
     floats, present = frame.present & ~native, frame.present.copy()
     for rows in Groups.of(frame.labels, node).members:

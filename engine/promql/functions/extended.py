@@ -142,7 +142,8 @@ def _beyond_start(reach: Reach) -> BoolArray:
     filled = reach.hi > reach.lo
     if not reach.times_ms.size:
         return filled
-    return filled & (reach.times_ms[reach.last] > reach.start_ms)
+    last = np.minimum(reach.last, reach.times_ms.size - 1)
+    return filled & (reach.times_ms[last] > reach.start_ms)
 
 
 def _risen(reach: Reach, *, counter: bool) -> Folded:
