@@ -11,10 +11,11 @@ import difflib
 import io
 import os
 import sys
-from importlib.metadata import EntryPoint, entry_points
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from engine.cli import installed
 from engine.cli.arguments import Parser
 from rules.errors import StallwatchError
 
@@ -32,10 +33,9 @@ CLOSED_PIPE = 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns its exit status."""
     args = list(sys.argv[1:] if argv is None else argv)
-    commands = {point.name: point for point in entry_points(group="stallwatch.commands")}
     _prepare_stdout()
     try:
-        return _dispatch(args, commands)
+        return _dispatch(args)
     except StallwatchError as error:
         print(error, file=sys.stderr)
         return 2
@@ -80,20 +80,24 @@ def _abandon_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _dispatch(args: list[str], commands: dict[str, EntryPoint]) -> int:
-    status = _run(args, commands)
+def _dispatch(args: list[str]) -> int:
+    status = _run(args)
     # Here, not at the interpreter's exit: a full disk and a closed pipe have an exit status.
     sys.stdout.flush()
     return status
 
 
-def _run(args: list[str], commands: dict[str, EntryPoint]) -> int:
+def _run(args: list[str]) -> int:
     if args[:1] == ["help"] and len(args) > 1:
         args = [*args[1:], "--help"]
     if not args or args[0] in {"-h", "--help", "help"}:
-        print(_overview(commands))
+        print(_overview(installed.all_commands()))
         return 0 if args else 2
     name = "version" if args[0] == "--version" else args[0]
+    # Other distributions' commands are looked for only where it is none of ours: that takes long.
+    commands = installed.own_commands()
+    if name not in commands:
+        commands = installed.all_commands()
     if name not in commands:
         close = difflib.get_close_matches(name, commands, n=1)
         hint = f"did you mean '{close[0]}'?" if close else "'stallwatch --help' lists the commands"
@@ -110,11 +114,13 @@ def _run(args: list[str], commands: dict[str, EntryPoint]) -> int:
     return command.run(parser.parse_args(args[1:]))
 
 
-def _load(point: EntryPoint) -> Command:
-    return cast("Command", point.load()())
+def _load(place: str) -> Command:
+    """An instance of the command whose class is at `module:Class`."""
+    module, _, name = place.partition(":")
+    return cast("Command", getattr(import_module(module), name)())
 
 
-def _overview(commands: dict[str, EntryPoint]) -> str:
+def _overview(commands: dict[str, str]) -> str:
     width = max((len(name) for name in commands), default=0)
     lines = [f"{DESCRIPTION}\n", "usage: stallwatch COMMAND [OPTION ...]\n", "commands:"]
     lines += [f"  {name:<{width}}  {_summary(commands[name])}" for name in sorted(commands)]
@@ -122,9 +128,9 @@ def _overview(commands: dict[str, EntryPoint]) -> str:
     return "\n".join(lines)
 
 
-def _summary(point: EntryPoint) -> str:
+def _summary(place: str) -> str:
     try:
-        return _load(point).summary
+        return _load(place).summary
     except ImportError as error:
         return f"(cannot be loaded: {error})"
 

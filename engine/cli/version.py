@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
-from importlib.metadata import version
 from typing import TYPE_CHECKING
+
+from engine.cli import installed
 
 if TYPE_CHECKING:
     import argparse
@@ -23,7 +24,7 @@ class VersionCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         """Print; exit 0."""
-        facts = {"version": version("stallwatch"), "python": platform.python_version()}
+        facts = {"version": installed.version(), "python": platform.python_version()}
         if args.format == "json":
             print(json.dumps(facts))
         else:
