@@ -23,10 +23,11 @@ _NAME = "__name__"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One element of a result."""
+    """One element of a result: a value, or the canonical text of a native histogram."""
 
     labels: dict[str, str]
     value: float
+    histogram: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,21 @@ class _Item:
     labels: dict[str, str]
     annotations: dict[str, str]
     value: float | None = None
+    histogram: str = ""
 
     def equals(self, other: _Item, same: Callable[[float, float], bool]) -> bool:
         if self.labels != other.labels or self.annotations != other.annotations:
             return False
+        if self.histogram or other.histogram:
+            return self.histogram == other.histogram
         if self.value is None or other.value is None:
             return True
         return same(self.value, other.value)
+
+    @property
+    def shown_value(self) -> str:
+        """All digits, so that a difference in the last one is seen."""
+        return self.histogram or format_general(self.value or 0.0)
 
     def likeness(self, other: _Item) -> tuple[int, int]:
         """How much two have in common; labels say more than annotations."""
@@ -50,6 +59,8 @@ class _Item:
         return labels, len(self.annotations.items() & other.annotations.items())
 
     def __str__(self) -> str:
+        if self.histogram:
+            return f"{spelled(self.labels)} {self.histogram}"
         if self.value is not None:
             return f"{spelled(self.labels)} {format_general(self.value)}"
         text = spelled(self.labels)
@@ -78,8 +89,8 @@ def compare_samples(
     expected: Iterable[ExpectedSample], got: Iterable[Sample], *, fuzzy: bool
 ) -> tuple[ItemDifference, ...]:
     """Labels exactly, and values: exactly too, or `fuzzy` with their neighbours."""
-    wanted = [_Item(sample.labels, {}, sample.value) for sample in expected]
-    there = [_Item(sample.labels, {}, sample.value) for sample in got]
+    wanted = [_Item(sample.labels, {}, sample.value, sample.histogram) for sample in expected]
+    there = [_Item(sample.labels, {}, sample.value, sample.histogram) for sample in got]
     return _differences(wanted, there, _nearly if fuzzy else _exactly)
 
 
@@ -139,6 +150,10 @@ def _fields(
         pair = expected.annotations.get(name), got.annotations.get(name)
         if pair[0] != pair[1]:
             yield FieldDifference("annotation", name, *pair)
+    if expected.histogram or got.histogram:
+        if expected.histogram != got.histogram:
+            yield FieldDifference("value", "", expected.shown_value, got.shown_value)
+        return
     if expected.value is None or got.value is None or same(expected.value, got.value):
         return
-    yield FieldDifference("value", "", format_general(expected.value), format_general(got.value))
+    yield FieldDifference("value", "", expected.shown_value, got.shown_value)

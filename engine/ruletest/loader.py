@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.labels import Labels
+from engine.ruletest.histogram import Histogram, HistogramError
 from engine.ruletest.model import (
     DEFAULT_INTERVAL_MS,
     AlertCheck,
@@ -18,7 +19,7 @@ from engine.ruletest.model import (
     Scenario,
     Suite,
 )
-from engine.ruletest.notation import read_metric, read_values
+from engine.ruletest.notation import MOST_SAMPLES, read_metric, read_values
 from engine.timestamps import parse_timestamp
 from rules.decoding import read_source
 from rules.document import Mapping, Scalar, compose
@@ -150,6 +151,9 @@ class _Reader:
         series = [self._series(item) for item in items]
         for item in items[:-1]:
             self._refuse_line_end(item)
+        if sum(len(one.sequence.values) for one in series if one is not None) > MOST_SAMPLES:
+            message = f"more than {MOST_SAMPLES:,} samples in one test"
+            self.report.add(fields.key("input_series"), message, code="series")
         alerts = [self._alert_check(item) for item in fields.items("alert_rule_test")]
         expressions = [self._expression_check(item) for item in fields.items("promql_expr_test")]
         return Scenario(
@@ -267,9 +271,17 @@ class _Reader:
         labels = fields.text("labels")
         histogram = fields.text("histogram")
         found = {} if labels is None else self._labels(labels)
-        text = "" if histogram is None else histogram.value
+        text = "" if histogram is None else self._histogram(histogram)
         value = self._number(fields, "value")
         return None if found is None else ExpectedSample(found, value, fields.head, text)
+
+    def _histogram(self, scalar: Scalar) -> str:
+        """The canonical text."""
+        try:
+            return str(Histogram.read(scalar.value.strip())) if scalar.value.strip() else ""
+        except HistogramError as error:
+            self.report.add(scalar.span, str(error), code="series")
+            return ""
 
     def _number(self, fields: Fields, name: str) -> float:
         scalar = fields.text(name)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.ruletest.histogram import Histogram, HistogramError, expanded
 from engine.series import STALE_NAN
 from rules.promql.cursor import Cursor
 from rules.promql.lexer import number_value, tokenize
@@ -22,8 +23,9 @@ from rules.source import Problem, ProblemsError, Source, Span
 if TYPE_CHECKING:
     from engine.series import BoolArray, Float64Array
 
-# A year at one second is 31 million; above this a count is a typing error.
-MOST_SAMPLES = 50_000_000
+# A year at five seconds is 6 million; above this a count is a typing error.
+MOST_SAMPLES = 10_000_000
+MOST_HISTOGRAMS = 100_000
 
 _UNSIGNED = (
     r"(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![A-Za-wyz0-9_.:])"
@@ -58,12 +60,13 @@ class HistogramRun:
 class Sequence:
     """One value per step: `values` float64[N], staleness markers included; `present` bool[N].
 
-    Where native histograms stand, `present` is False and `histograms` says which.
+    Where native histograms stand the value is NaN; `histograms` has their texts, one per step,
+    None for a float; () where there is none at all.
     """
 
     values: Float64Array
     present: BoolArray
-    histograms: tuple[HistogramRun, ...] = ()
+    histograms: tuple[str | None, ...] = ()
 
 
 def read_metric(text: str) -> dict[str, str]:
@@ -124,14 +127,38 @@ def read_values(text: str) -> Sequence:
             )
             histograms.append(run)
         parts.append(_values(match, length))
-        gaps.append(np.full(length, match["start"] is not None or match["stale"] is not None))
+        gaps.append(np.full(length, match["gap"] is None))
         count += length
         position = _skip(text, match.end())
     return Sequence(
         np.concatenate([np.empty(0), *parts]),
         np.concatenate([np.empty(0, dtype=np.bool_), *gaps]),
-        tuple(histograms),
+        _texts(text, histograms, count),
     )
+
+
+def _texts(text: str, runs: list[HistogramRun], count: int) -> tuple[str | None, ...]:
+    if not runs:
+        return ()
+    found: list[str | None] = [None] * count
+    previous: Histogram | None = None
+    for run in runs:
+        for index, histogram in enumerate(_expanded(text, run), start=run.index):
+            stored = histogram if previous is None else histogram.following(previous)
+            found[index] = str(stored)
+            previous = histogram
+    return tuple(found)
+
+
+def _expanded(text: str, run: HistogramRun) -> list[Histogram]:
+    place = text.find(run.text)
+    span = Span(place, place + len(run.text))
+    if run.copies > MOST_HISTOGRAMS:
+        raise _problem(text, span, f"more than {MOST_HISTOGRAMS:,} native histograms in a row")
+    try:
+        return expanded(run)
+    except HistogramError as error:
+        raise _problem(text, span, str(error)) from None
 
 
 def _skip(text: str, position: int) -> int:
@@ -156,7 +183,7 @@ def _values(match: re.Match[str], length: int) -> Float64Array:
     if match["stale"]:
         return np.full(1, STALE_NAN)
     if match["start"] is None:
-        return np.zeros(length)
+        return np.full(length, np.nan)
     start = _number(match["start"])
     if match["step"] is None:
         return np.full(length, start)

@@ -35,10 +35,10 @@ from rules.source import Problem, ProblemsError, Span
 if TYPE_CHECKING:
     import re
 
-    from engine.promql.value import Value
     from engine.ruletest.coverage import Coverage
     from engine.ruletest.model import AlertCheck, ExpressionCheck, RuleFilePattern, Scenario, Suite
     from engine.ruletest.simulation import FailedRule, Simulation
+    from engine.series import Series
     from rules.model import Group
 
 
@@ -213,8 +213,7 @@ class _Checks:
         subject = f"expression '{shorten(check.expression.text)}' at {at}"
         source = self.suite.source
         try:
-            value = self.simulation.query(check.expression.tree, check.eval_time_ms).value
-            got = _samples(value)
+            got = _samples(self.simulation, check)
         except NeedsNativeHistograms:
             self.skipped.append(Skipped(source, check.span, subject))
             return
@@ -223,11 +222,11 @@ class _Checks:
             message = f"cannot be evaluated: {error}"
             self.failures.append(Failure(source, span, subject, message))
             return
-        if any(sample.histogram for sample in check.expected) or self.undecided:
-            self.skipped.append(Skipped(source, check.span, subject))
-            return
         differences = compare_samples(check.expected, got, fuzzy=self.suite.fuzzy)
         if not differences:
+            return
+        if self.undecided:
+            self.skipped.append(Skipped(source, check.span, subject))
             return
         message = _told(len(check.expected), len(got), len(differences), "sample", "there")
         hint = ""
@@ -249,11 +248,29 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _samples(value: Value) -> list[Sample]:
-    """The elements of an instant query's result. Raises EvaluationError for another type."""
+def _samples(simulation: Simulation, check: ExpressionCheck) -> list[Sample]:
+    """The elements of the check's expression at its time.
+
+    Raises EvaluationError; NeedsNativeHistograms where one decides more than what is selected.
+    """
+    tree = check.expression.tree
+    try:
+        value = simulation.query(tree, check.eval_time_ms).value
+    except NeedsNativeHistograms:
+        selected = simulation.selected(tree, check.eval_time_ms)
+        if selected is None:
+            raise
+        return [
+            Sample(one.labels.to_dict(), float(one.values[-1]), _text_of(one)) for one in selected
+        ]
     if isinstance(value, Scalar):
         return [Sample({}, float(value.values[0]))]
     if not isinstance(value, Vector):
         raise EvaluationError("the result is neither a vector nor a scalar")
     rows = np.flatnonzero(value.present[:, 0]).tolist()
     return [Sample(value.labels[row].to_dict(), float(value.values[row, 0])) for row in rows]
+
+
+def _text_of(series: Series) -> str:
+    """The newest sample's text if it is a native histogram, else ""."""
+    return "" if series.histograms is None else series.histograms[-1] or ""

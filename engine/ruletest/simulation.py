@@ -22,8 +22,10 @@ from engine.rulegroup.options import GroupOptions
 from engine.rulegroup.runner import RuleRunner
 from engine.rulegroup.state import RuleState
 from engine.ruletest.storage import ScenarioStorage
+from engine.series import stale_mask
 from rules.errors import StallwatchError
 from rules.groups import place
+from rules.promql.ast import Paren, VectorSelector
 from rules.source import Span
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from engine.rulegroup.dependencies import Component
     from engine.rulegroup.output import RuleFailure
     from engine.ruletest.model import Scenario
-    from engine.series import Int64Array
+    from engine.series import Int64Array, Series
     from rules.model import AlertingRule, Group, Rule
     from rules.promql.ast import Expr
 
@@ -104,6 +106,23 @@ class Simulation:
         time_ms = self.scenario.start_ms + eval_time_ms
         axis = Axis(np.array([time_ms], dtype=np.int64), 0)
         return evaluate(expr, axis, self.storage, self.options.engine)
+
+    def selected(self, expr: Expr, eval_time_ms: int) -> list[Series] | None:
+        """What `name{...}` selects, each series up to its newest sample; None for another `expr`.
+
+        For native histograms, which the evaluator hands on but does not give back.
+        """
+        while isinstance(expr, Paren):
+            expr = expr.expr
+        plain = isinstance(expr, VectorSelector) and expr.at is None and expr.modifier is None
+        if not isinstance(expr, VectorSelector) or not plain:
+            return None
+        time_ms = self.scenario.start_ms + eval_time_ms
+        if expr.offset is not None:
+            time_ms -= expr.offset.milliseconds
+        oldest_ms = time_ms - self.options.engine.lookback_ms + 1
+        found = self.storage.select(expr.matchers, oldest_ms, time_ms)
+        return [one for one in found if not stale_mask(one.values[-1:])[0]]
 
 
 def simulate(scenario: Scenario, groups: Sequence[Group], interval_ms: int) -> Simulation:

@@ -71,8 +71,10 @@ def _input_series(scenario: Scenario, last_ms: int) -> list[Series]:
     last: dict[Labels, Series] = {}
     for one in scenario.series:
         present = one.sequence.present[:visible]
+        texts = None
+        if one.sequence.histograms:
+            texts = np.array(one.sequence.histograms, dtype=np.object_)[:visible]
         stamps, values = steps[: len(present)], one.sequence.values[:visible]
-        if not present.all():
-            stamps, values = stamps[present], values[present]
-        last[one.labels] = Series(one.labels, stamps, values)
+        whole = Series(one.labels, stamps, values, texts)
+        last[one.labels] = whole if present.all() and texts is None else whole.picked(present)
     return [series for _, series in sorted(last.items()) if len(series.values)]

@@ -12,11 +12,12 @@ import pytest
 from engine.cli.main import main
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/testing-rules.md").read_text(encoding="utf-8")
-RULES, TEST = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+ANY = re.MULTILINE | re.DOTALL
+RULES, TEST = re.findall(r"^```yaml\n(.*?)^```", PAGE, ANY)
 SESSIONS = re.findall(
     r"^```console\n\$ stallwatch (.*?)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL
 )
-(FAILURE,) = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+(FAILURE,) = re.findall(r"^```text\n(.*?)^```", PAGE, ANY)
 
 
 @pytest.fixture

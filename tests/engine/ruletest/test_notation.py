@@ -51,12 +51,36 @@ def test_nan_is_a_value() -> None:
     assert all(map(math.isnan, found.values.tolist()))
 
 
-def test_native_histograms_are_read_and_kept() -> None:
-    found = read_values("1 {{count:2 sum:3}}+{{count:1}}x2 _ {{}}")
-    assert found.present.tolist() == [True, False, False, False, False, False]
-    first, second = found.histograms
-    assert (first.index, first.copies, first.sign, first.change) == (1, 2, "+", "{{count:1}}")
-    assert (second.index, second.text, second.copies) == (5, "{{}}", 0)
+def test_native_histograms_are_read_added_up_and_kept() -> None:
+    found = read_values("1 {{count:2 sum:3 buckets:[2]}}+{{count:1 sum:1 buckets:[1]}}x2 _ {{}}")
+    assert found.present.tolist() == [True, True, True, True, False, True]
+    assert found.histograms == (
+        None,
+        "{{count:2 sum:3 buckets:[2]}}",
+        "{{count:3 sum:4 counter_reset_hint:not_reset buckets:[3]}}",
+        "{{count:4 sum:5 counter_reset_hint:not_reset buckets:[4]}}",
+        None,
+        "{{counter_reset_hint:reset}}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{{count:x}}", "not a number"),
+        ("{{cuont:1}}", "has no 'cuont'"),
+        ("{{count:1 count:2}}", "appears twice"),
+        ("{{buckets:1}}", "not a list"),
+        ("{{count 1}}", "not a field"),
+        ("{{counter_reset_hint:maybe}}", "is no counter_reset_hint"),
+        ("{{schema:1}}+{{schema:2}}x2", "different buckets"),
+    ],
+)
+def test_what_is_no_native_histogram_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ProblemsError) as caught:
+        read_values(f"1 {text}")
+    assert message in caught.value.problems[0].message
+    assert caught.value.problems[0].span.start == 2
 
 
 @pytest.mark.parametrize(
