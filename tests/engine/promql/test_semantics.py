@@ -57,6 +57,9 @@ def test_a_rule_sees_no_sample_later_than_its_step_whatever_offset_or_at_asks_fo
         "max_over_time((steps_total offset -30s)[1m:10s])",
         "max_over_time((steps_total @ end())[1m:10s])",
         "max_over_time(timestamp(steps_total offset -30s)[1m:10s])",
+        "count_over_time(steps_total[step() + range() + 30s])",
+        "max_over_time(steps_total[1m] offset -(step() + 30s))",
+        "start() + end() + step() + vector(range())",
     ],
 )
 def test_a_rule_over_an_axis_is_instant_queries_over_data_that_end_at_each_step(
@@ -71,6 +74,27 @@ def test_a_rule_over_an_axis_is_instant_queries_over_data_that_end_at_each_step(
             cut.setdefault(series, {})[end] = value
     assert whole == cut
     assert cut
+
+
+@pytest.mark.parametrize(
+    ("expr", "in_a_rule", "in_a_query"),
+    [
+        ("steps_total smoothed", {25: 2, 45: 4, 65: 6}, {25: 2.5, 45: 4.5, 65: 6.5}),
+        ("increase(steps_total[20s] smoothed)", {25: 1.5, 45: 1.5, 65: 1.5}, {25: 2, 45: 2, 65: 2}),
+        ("increase(steps_total[20s] anchored)", {25: 2, 45: 2, 65: 2}, {25: 2, 45: 2, 65: 2}),
+    ],
+)
+def test_a_rule_draws_no_line_to_a_sample_that_is_yet_to_come(
+    load: Callable[[str], Data],
+    expr: str,
+    in_a_rule: dict[int, float],
+    in_a_query: dict[int, float],
+) -> None:
+    data = load(COUNTER)
+    (own,) = data.points(expr, rule(25, 65, 20)).values()
+    assert own == in_a_rule
+    (drawn,) = data.points(expr, query(25, 65, 20)).values()
+    assert drawn == in_a_query
 
 
 def test_at_start_and_end_mean_the_step_itself_in_a_rule_and_the_range_in_a_query(
