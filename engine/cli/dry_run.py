@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from engine import timing
 from engine.allocation import keep_freed_memory
 from engine.cli.data import DATA_HELP, add_range, open_noticed, read_range
 from engine.pipeline.replay import replay
-from engine.pipeline.report import alert_table, report
+from engine.pipeline.report import alert_table, report_text
 from engine.promql.blocks import workers_at_hand
 from engine.promql.engine import Options
 from engine.rulegroup.options import GroupOptions
@@ -76,7 +75,7 @@ class DryRunCommand:
             result = _replay(args, clock)
             with clock.part(timing.OUTPUT):
                 if args.format == "json":
-                    print(json.dumps(report(result), ensure_ascii=False, indent=2))
+                    sys.stdout.writelines(report_text(result))
                 else:
                     _print_table(result)
                 _tell_failures(result)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from engine.dataset.index import SeriesIndex
 from engine.dataset.long_form import DERIVED
-from engine.matching import Selection
 from engine.series import Series
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from engine.flush import TaskEvent
     from engine.labels import Labels
+    from engine.matching import Selection
     from engine.series import Int64Array
     from rules.promql.ast import Matcher
 
@@ -84,6 +85,9 @@ class MemoryDataset:
     notices: tuple[str, ...] = ()
     recorded_events: tuple[TaskEvent, ...] = ()
     derived: tuple[Series, ...] = ()
+    _index: SeriesIndex = field(init=False, default_factory=SeriesIndex, repr=False)
+    _derived_index: SeriesIndex = field(init=False, default_factory=SeriesIndex, repr=False)
+    _events: dict[str, list[TaskEvent]] = field(init=False, default_factory=dict, repr=False)
 
     def with_derived(self) -> MemoryDataset:
         """The same data with the recorded outputs of rules in it."""
@@ -106,24 +110,25 @@ class MemoryDataset:
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
         """See `engine.series.Queryable`."""
-        return chosen(self.series, Selection(matchers), start_ms, end_ms)
+        return cut(self._index.matching(self.series, matchers), start_ms, end_ms)
 
     def select_derived(
         self, matchers: Sequence[Matcher], start_ms: int, end_ms: int
     ) -> list[Series]:
         """As `select`, of what rules recorded and of nothing else."""
-        return chosen(self.derived, Selection(matchers), start_ms, end_ms)
+        return cut(self._derived_index.matching(self.derived, matchers), start_ms, end_ms)
 
     def events(
         self, task_id: str, start_ms: int, end_ms: int, visible_at_ms: int
     ) -> Sequence[TaskEvent]:
         """See `engine.flush.EventSource`."""
+        if self.recorded_events and not self._events:
+            for event in self.recorded_events:
+                self._events.setdefault(event.task_id, []).append(event)
         return [
             event
-            for event in self.recorded_events
-            if event.task_id == task_id
-            and start_ms <= event.time_ms <= end_ms
-            and event.flush_ms <= visible_at_ms
+            for event in self._events.get(task_id, ())
+            if start_ms <= event.time_ms <= end_ms and event.flush_ms <= visible_at_ms
         ]
 
     def all_events(self, start_ms: int, end_ms: int) -> list[TaskEvent]:
@@ -150,7 +155,9 @@ def cut(series: Sequence[Series], start_ms: int, end_ms: int) -> list[Series]:
             whole = low == 0 and high == times.size
             shared[id(times)] = (low, high, times if whole else times[low:high])
         low, high, window = shared[id(times)]
-        if high > low:
+        if window is times:
+            found.append(one)
+        elif high > low:
             found.append(one.picked(slice(low, high), window))
     return found
 

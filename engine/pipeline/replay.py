@@ -18,7 +18,7 @@ from engine.pipeline.timeline import EvaluationLog, recorded_group, timeline
 from engine.rulegroup.common_parts import CommonParts
 from engine.rulegroup.dependencies import components, read_by_others
 from engine.rulegroup.options import GroupOptions
-from engine.rulegroup.overlay import Overlay
+from engine.rulegroup.overlay import Overlay, Remembered
 from engine.rulegroup.runner import RuleRunner, settle_departed
 from engine.rulegroup.state import RuleState
 from engine.timing import TimedQueryable, Timing, timed
@@ -250,10 +250,13 @@ class _Run:
         context = planned.runner.context
         if not alerts or context is None:
             return
+        collector = EvidenceCollector(planned.runner.rule)
+        last_ms = max(alert.last_evaluation_ms or 0 for alert in alerts)
+        data = Remembered(self._overlay, min(alert.active_at_ms for alert in alerts), last_ms)
         for alert in map(context.templates.settled, alerts):
-            collector = EvidenceCollector(planned.runner.rule)
-            found = collector.collect([alert], self._overlay, self._dataset)
-            self._history.alerts.append(replace(alert, evidence=found.get(alert.labels, ())))
+            found = collector.collect([alert], data, self._dataset).get(alert.labels, ())
+            # Most have none, and a copy costs as much as the rest.
+            self._history.alerts.append(replace(alert, evidence=found) if found else alert)
 
     def _count(self, group: Group, output: RuleOutput) -> None:
         history = self._history

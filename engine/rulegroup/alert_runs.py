@@ -9,7 +9,7 @@ holds it equal to the machine, which stays the definition.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -168,7 +168,7 @@ class Stretch:
         rank = np.empty(len(self._numbers), dtype=np.int64)
         rank[[self._numbers[labels] for labels in sorted(self._numbers)]] = np.arange(rank.size)
         order = np.lexsort((rank[self._fired.alert[found]], self._fired.end[found]))
-        self._made = {number: self._over(number) for number in found[order].tolist()}
+        self._made = {number: self._fired_alert(number) for number in found[order].tolist()}
         return list(self._made.values())
 
     def table(self) -> AlertTable:
@@ -182,12 +182,18 @@ class Stretch:
                 found[labels] = one
         final = np.append(runs.alert[1:] != runs.alert[:-1], [True])[: runs.alert.size]
         for number in np.flatnonzero(final[self._tail]).tolist():
-            one = self._made.get(number) or self._firing(number)
+            one = self._made.get(number) or self._fired_alert(number)
             if not self._is_forgotten(one, last_ms):
                 found[one.labels] = one
         for run in self._waiting.tolist():
-            one = self._begun(run, int(runs.end[run]) - 1)
-            found[one.labels] = replace(one, last_evaluation_ms=last_ms)
+            one = self._held(
+                run,
+                int(runs.end[run]) - 1,
+                state=AlertState.PENDING,
+                fired_at_ms=None,
+                last_evaluation_ms=last_ms,
+            )
+            found[one.labels] = one
         return found
 
     @staticmethod
@@ -195,56 +201,43 @@ class Stretch:
         over_ms = alert.resolved_at_ms
         return over_ms is not None and now_ms - over_ms > RESOLVED_RETENTION_MS
 
-    def _begun(self, run: int, step: int, fired_ms: int | None = None) -> Alert:
-        """The alert of a run, with what made it at a step."""
-        context, number = self._context, int(self._runs.alert[run])
-        element = self._presence.element(number, self._first + step)
-        state = AlertState.PENDING if fired_ms is None else AlertState.FIRING
-        annotations = context.templates.annotations(element)
-        old = int(self._runs.old[run])
-        if old != _NO_OLD:
-            return replace(
-                self._olds[old],
-                annotations=annotations,
-                state=state,
-                value=element.value,
-                fired_at_ms=fired_ms,
-                keep_firing_since_ms=None,
-            )
-        return Alert(
-            labels=self._presence.labels[number],
-            annotations=annotations,
-            state=state,
-            value=element.value,
-            active_at_ms=int(self._times[self._runs.start[run]]),
-            fired_at_ms=fired_ms,
-            generator_url=context.generator_url,
-            rule_file=context.file,
-            group=context.group,
-        )
-
-    def _firing(self, number: int) -> Alert:
-        """An alert that fired, as it stands at the last step before it resolves."""
+    def _fired_alert(self, number: int) -> Alert:
+        """An alert that fired, as it stands after the step at which it resolves, or the last."""
         head, tail = int(self._head[number]), int(self._tail[number])
         held, end = int(self._runs.end[tail]), int(self._fired.end[number])
         old = int(self._runs.old[head])
         before = None if old == _NO_OLD else self._olds[old]
+        changes: dict[str, Any] = {"state": AlertState.FIRING}
         if before is not None and before.state is AlertState.FIRING:
-            fired_ms = before.fired_at_ms
+            changes["fired_at_ms"] = before.fired_at_ms
         else:
-            fired_ms = int(self._times[self._fired.fire[number]])
+            changes["fired_at_ms"] = int(self._times[self._fired.fire[number]])
+        if end < self._times.size:
+            changes["state"] = AlertState.RESOLVED
+            changes["resolved_at_ms"] = int(self._times[end])
+        if end:
+            changes["last_evaluation_ms"] = int(self._times[end - 1])
+            since_ms = int(self._since_ms[tail]) if end > held else None
+            changes["keep_firing_since_ms"] = since_ms
         if held == 0 and before is not None:
-            one = before
-            if end == 0:
-                return one
-        else:
-            one = self._begun(head, held - 1, fired_ms)
-        return replace(
-            one,
-            last_evaluation_ms=int(self._times[end - 1]),
-            keep_firing_since_ms=int(self._since_ms[tail]) if end > held else None,
-        )
+            # Its expression has not held at all: what made it is what made it before.
+            return replace(before, **changes)
+        return self._held(head, held - 1, **changes)
 
-    def _over(self, number: int) -> Alert:
-        resolved_ms = int(self._times[self._fired.end[number]])
-        return replace(self._firing(number), state=AlertState.RESOLVED, resolved_at_ms=resolved_ms)
+    def _held(self, run: int, step: int, **changes: Any) -> Alert:
+        """The alert that a run begins or goes on with, with what made it at a step."""
+        context, number = self._context, int(self._runs.alert[run])
+        element = self._presence.element(number, self._first + step)
+        changes["annotations"] = context.templates.annotations(element)
+        changes["value"] = element.value
+        old = int(self._runs.old[run])
+        if old != _NO_OLD:
+            return replace(self._olds[old], **{"keep_firing_since_ms": None, **changes})
+        return Alert(
+            labels=self._presence.labels[number],
+            active_at_ms=int(self._times[self._runs.start[run]]),
+            generator_url=context.generator_url,
+            rule_file=context.file,
+            group=context.group,
+            **changes,
+        )

@@ -111,6 +111,26 @@ class Overlay:
         return cut(series, start_ms, end_ms)
 
 
+class Remembered:
+    """A Queryable over a stretch of time that asks `base` each question once.
+
+    For many small pieces of few series, while `base` does not change.
+    """
+
+    def __init__(self, base: Queryable, start_ms: int, end_ms: int) -> None:
+        self._base, self._start_ms, self._end_ms = base, start_ms, end_ms
+        self._found: dict[object, list[Series]] = {}
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
+        """See `engine.series.Queryable`; no sample outside of the stretch is found."""
+        key = matcher_key(matchers)
+        found = self._found.get(key)
+        if found is None:
+            found = self._base.select(matchers, self._start_ms, self._end_ms)
+            self._found[key] = found
+        return cut(found, start_ms, end_ms)
+
+
 class _Column:
     """One series that grows, nearly always at its end, or comes as a whole and stays so."""
 
