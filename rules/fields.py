@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -25,6 +24,9 @@ _LARGEST_INTEGER = 2**63 - 1
 
 def nearest(word: str, known: Collection[str]) -> str:
     """The known word that was probably meant, "" if none is near."""
+    # Only for a file that is wrong.
+    import difflib
+
     close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.6)
     return close[0] if close else ""
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from engine.alerts.machine import Element
 from engine.labels import METRIC_NAME, Labels
-from rules.templates import TemplateData, TemplateError, expand, words_of
+from rules.templates import TemplateError, words_of
+from rules.templates.expand import TemplateData, expand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

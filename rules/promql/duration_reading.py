@@ -9,7 +9,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from rules.durations import LONGEST_MS
+from rules.durations import LONGEST_MS, suggest_duration
+from rules.promql import hints
 from rules.promql.ast import Binary, BinaryOp, Call, Duration, Expr, NumberLiteral, Paren, Unary
 from rules.promql.duration_expressions import (
     MIN_AND_MAX,
@@ -18,7 +19,6 @@ from rules.promql.duration_expressions import (
     milliseconds_of,
     value_ms,
 )
-from rules.promql.hints import ranges as hints
 from rules.promql.tokens import PRECEDENCE, UNARY_PRECEDENCE, Kind, Token
 from rules.source import Span
 
@@ -43,6 +43,14 @@ def read_offset(cursor: Cursor) -> Duration:
     brackets put arithmetic into it.
     """
     return _Reading(cursor, "offset").whole()
+
+
+def spaced_duration(cursor: Cursor) -> str | None:
+    """The duration that the tokens before and after the cursor spell, if they do."""
+    token, before = cursor.peek(), cursor.peek(-1)
+    if token.kind not in {Kind.NAME, Kind.DURATION}:
+        return None
+    return suggest_duration(cursor.text(before.span.to(token.span)))
 
 
 @dataclass(slots=True)
@@ -127,7 +135,7 @@ class _Reading:
                     opener = cursor.open[-1]
                     expected = '"," or ")"' if self._bracket().name else '")"'
                     context = "" if cursor.peek().kind is Kind.END else f'"{opener.text}"'
-                    cursor.fail(context, expected, lambda: hints.in_brackets(cursor))
+                    cursor.fail(context, expected, lambda: hints.ranges.in_brackets(cursor))
                 return True
             precedence = PRECEDENCE[operator.text]
             self._reduce(precedence, right=operator.text == "^")
@@ -145,7 +153,7 @@ class _Reading:
         bracket = self._bracket()
         if bracket.name is None or bracket.args:
             expected = '")"'
-            self.cursor.fail(self.what, expected, lambda: hints.in_brackets(self.cursor))
+            self.cursor.fail(self.what, expected, lambda: hints.ranges.in_brackets(self.cursor))
         self._reduce(0)
         bracket.args.append(self.operands.pop())
         self.cursor.next()
@@ -196,7 +204,7 @@ class _Reading:
     def _fail(self) -> None:
         expected = 'a duration or "]"' if self.what == "step" else "a duration"
         context = "subquery" if self.what == "step" else self.what
-        self.cursor.fail(context, expected, lambda: hints.for_duration(self.cursor))
+        self.cursor.fail(context, expected, lambda: hints.ranges.for_duration(self.cursor))
 
     def _literal(self, number: NumberLiteral, span: Span) -> Duration:
         cursor = self.cursor

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from rules.durations import DurationError, parse_duration, suggest_duration
-from rules.promql import foreign
+from rules.promql import hints
 from rules.promql.strings import EscapeError, unquote
 from rules.promql.tokens import NUMBER_WORDS, Kind, Token, shorten
 from rules.source import Span
@@ -31,7 +31,7 @@ _DURATION = re.compile(r"(?:[0-9]+(?:ms|[smhdwy]))+")
 _OCTAL = re.compile(r"0_?[0-7]+(?:_[0-7]+)*")
 _GLUED = re.compile(r"[A-Za-z0-9_.]")
 _MAX_INT64: Final = 2**63 - 1
-# No symbol where it would be part of an operator of another language, which foreign.py names.
+# No symbol where it would be part of an operator of another language, which hints/foreign.py names.
 _SYMBOLS = (
     r"</|>/|==(?![=~])|!=(?![=~])|=~|!~|<=|>=|::|<(?!>)|=(?![=!<>~])|:(?!=)|/(?!/)|\*(?!\*)"
     r"|[-+%^()\[\]{},@>]"
@@ -83,7 +83,7 @@ def tokenize(text: str) -> list[Token]:
         elif group == "number":
             token = _number(text, start)
         else:
-            token = foreign.match(text, start) or foreign.character(text, start)
+            token = hints.foreign.match(text, start) or hints.foreign.character(text, start)
         tokens.append(token)
         if token.kind is Kind.BAD:
             break
@@ -97,7 +97,7 @@ def _string(text: str, start: int) -> Token:
     quote = text[start]
     literal = _STRING[quote].match(text, start)
     if literal is None:
-        return foreign.unterminated(text, start)
+        return hints.foreign.unterminated(text, start)
     span = Span(start, literal.end())
     try:
         return Token(Kind.STRING, literal[0], span, value=unquote(literal[0]))
@@ -134,7 +134,7 @@ def _number(text: str, start: int) -> Token:
             message=f"number {shorten(number[0])} is out of range",
             hint="for infinity write +Inf",
         )
-    return foreign.numeric(text, start)
+    return hints.foreign.numeric(text, start)
 
 
 def number_value(text: str) -> float | None:

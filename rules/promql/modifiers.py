@@ -10,9 +10,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rules.promql import hints
 from rules.promql.ast import At, Duration, Expr, MatrixSelector, Subquery, VectorSelector
-from rules.promql.duration_reading import read_offset, read_positive
-from rules.promql.hints import ranges as hints
+from rules.promql.duration_reading import read_offset, read_positive, spaced_duration
 from rules.promql.tokens import RANGE_MODIFIERS, Kind
 from rules.source import Span
 
@@ -50,7 +50,7 @@ def _range(cursor: Cursor, expr: Expr) -> Expr:
     context = "subquery" if colon else "range"
     if not cursor.at("]"):
         _refuse_unitless(cursor, context, expected)
-    closing = cursor.leave("]", context, expected, lambda: hints.after_range(cursor))
+    closing = cursor.leave("]", context, expected, lambda: hints.ranges.after_range(cursor))
     span = Span(expr.span.start, closing.span.end)
     if colon:
         return Subquery(span, expr, length, step)
@@ -62,7 +62,7 @@ def _refuse_unitless(cursor: Cursor, context: str, expected: str) -> None:
     number, token = cursor.peek(-1), cursor.peek()
     if number.kind is Kind.NUMBER and token.kind not in {Kind.END, Kind.BAD}:
         message = f"unexpected {token.described} after {number.text} in {context}"
-        hint = hints.after_range(cursor)
+        hint = hints.ranges.after_range(cursor)
         cursor.refuse(
             number.span.to(token.span), f"{message}, expected a duration, {expected}", hint
         )
@@ -78,7 +78,7 @@ def _matrix(cursor: Cursor, expr: Expr, length: Duration, span: Span, brackets: 
             cursor.report(brackets, f"the range must come before {what}", hint)
         return MatrixSelector(span, expr, length)
     message = "a range is only allowed right after a selector"
-    cursor.report(brackets, message, hints.for_range_elsewhere(cursor, expr, brackets))
+    cursor.report(brackets, message, hints.ranges.for_range_elsewhere(cursor, expr, brackets))
     # The subquery it should have been, so that what follows is checked as usual.
     return Subquery(span, expr, length, None)
 
@@ -87,17 +87,19 @@ def _offset(cursor: Cursor, expr: Expr) -> Expr:
     keyword = cursor.next()
     offset = read_offset(cursor)
     span = Span(expr.span.start, offset.span.end)
-    if hints.spaced_duration(cursor):
+    if spaced_duration(cursor):
         _refuse_unitless(cursor, "offset", "an operator or the end of the expression")
     held = _holder(expr)
     if held is None:
         message = "offset must follow a selector, a range or a subquery"
         cursor.report(
-            span, message, hints.for_modifier_elsewhere(cursor, expr, keyword, offset.span)
+            span, message, hints.ranges.for_modifier_elsewhere(cursor, expr, keyword, offset.span)
         )
         return expr
     if held.offset is not None and (held.offset.milliseconds or held.offset.expr is not None):
-        cursor.report(span, "offset is given twice", hints.for_double_offset(held.offset, offset))
+        cursor.report(
+            span, "offset is given twice", hints.ranges.for_double_offset(held.offset, offset)
+        )
     if isinstance(expr, MatrixSelector):
         return replace(expr, span=span, selector=replace(expr.selector, offset=offset))
     return replace(held, span=span, offset=offset)
@@ -128,7 +130,9 @@ def _at(cursor: Cursor, expr: Expr) -> Expr:
     held = _holder(expr)
     if held is None:
         message = "@ must follow a selector, a range or a subquery"
-        cursor.report(span, message, hints.for_modifier_elsewhere(cursor, expr, symbol, at.span))
+        cursor.report(
+            span, message, hints.ranges.for_modifier_elsewhere(cursor, expr, symbol, at.span)
+        )
         return expr
     if held.at is not None:
         cursor.report(span, "@ is given twice", "keep one of them")
@@ -148,7 +152,7 @@ def _anchor(cursor: Cursor, start: Span) -> At:
     sign = cursor.accept("-", "+")
     token = cursor.peek()
     if token.kind not in {Kind.NUMBER, Kind.DURATION}:
-        cursor.fail("@", "a timestamp (unix seconds)", lambda: hints.for_timestamp(cursor))
+        cursor.fail("@", "a timestamp (unix seconds)", lambda: hints.ranges.for_timestamp(cursor))
     cursor.next()
     value = float(token.value) * (1 if token.kind is Kind.DURATION else 1000)
     span = start.to(token.span)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
+from rules.promql import hints
 from rules.promql.ast import Binary, BinaryOp, Cardinality, Expr, ValueType, VectorMatching
-from rules.promql.hints import expressions as hints
 from rules.promql.selectors import read_labels
 from rules.promql.tokens import (
     FILL_WORDS,
@@ -54,7 +54,7 @@ def _matching(cursor: Cursor) -> VectorMatching | None:
         if cursor.at_word(*GROUP_WORDS):
             group = cursor.peek()
             expected = f'"on" or "ignoring" before "{group.text}"'
-            cursor.fail("", expected, lambda: hints.for_group_without_on(cursor))
+            cursor.fail("", expected, lambda: hints.expressions.for_group_without_on(cursor))
         return None
     labels = read_labels(cursor, keyword)
     grouping = cursor.accept_word(*GROUP_WORDS)

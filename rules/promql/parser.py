@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
-from rules.promql import types
+from rules.promql import hints, types
 from rules.promql.ast import (
     Aggregate,
     AggregateOp,
@@ -26,9 +26,8 @@ from rules.promql.ast import (
     VectorSelector,
 )
 from rules.promql.cursor import Cursor, in_order
+from rules.promql.duration_reading import spaced_duration
 from rules.promql.functions import AGGREGATORS, FUNCTIONS
-from rules.promql.hints import expressions as hints
-from rules.promql.hints.ranges import spaced_duration
 from rules.promql.lexer import tokenize
 from rules.promql.modifiers import read_modifiers
 from rules.promql.operators import Pending, read_operator, reduce_binary
@@ -149,7 +148,9 @@ class _Expressions:
                 case _:
                     operators = self.current.operators
                     after = f' after "{operators[-1].token.text}"' if operators else ""
-                    cursor.fail("", f"an expression{after}", lambda: hints.for_operand(cursor))
+                    cursor.fail(
+                        "", f"an expression{after}", lambda: hints.expressions.for_operand(cursor)
+                    )
             return
 
     def _number(self, token: Token, value: float, *, duration: bool) -> None:
@@ -170,14 +171,16 @@ class _Expressions:
             grouping = self._grouping()
             if cursor.token.symbol != "(":
                 expected = f'"(" after {"the labels" if grouping else name.described}'
-                cursor.fail("aggregation", expected, lambda: hints.for_aggregation(cursor, name))
+                cursor.fail(
+                    "aggregation", expected, lambda: hints.expressions.for_aggregation(cursor, name)
+                )
             return self._open_arguments(_Bracket(name=name, aggregate=True, grouping=grouping))
         if called and ":" not in name.text:
             if name.word in _NO_FUNCTIONS:
                 message = f"unexpected {name.described}, expected an expression"
-                cursor.refuse(name.span, message, hints.for_keyword(name.word))
+                cursor.refuse(name.span, message, hints.expressions.for_keyword(name.word))
             if name.text not in FUNCTIONS:
-                message, hint = hints.for_unknown_function(name)
+                message, hint = hints.expressions.for_unknown_function(name)
                 cursor.report(name.span, message, hint)
             return self._open_arguments(_Bracket(name=name))
         self._push(read_selector(cursor, name), ValueType.VECTOR, 1)
@@ -217,7 +220,9 @@ class _Expressions:
             if current.opening is None:
                 if token.kind is not Kind.END:
                     expected = "an operator or the end of the expression"
-                    cursor.fail("", expected, lambda: hints.after_expression(cursor, ()))
+                    cursor.fail(
+                        "", expected, lambda: hints.expressions.after_expression(cursor, ())
+                    )
                 return True
             if current.name is None:
                 self._leave_parentheses(current.opening)
@@ -277,7 +282,10 @@ class _Expressions:
             if self.enclosing:
                 context = f"the arguments of {shorten(self.enclosing[-1].text)}"
         return cursor.leave(
-            ")", context, expected, lambda: hints.after_expression(cursor, self.enclosing)
+            ")",
+            context,
+            expected,
+            lambda: hints.expressions.after_expression(cursor, self.enclosing),
         )
 
     def _aggregate(
@@ -295,7 +303,7 @@ class _Expressions:
         wanted = 1 if aggregator.param is None else 2
         if len(args) != wanted:
             exprs = [arg.expr for arg in args]
-            message, hint = hints.for_aggregator_arguments(cursor, aggregator, exprs)
+            message, hint = hints.expressions.for_aggregator_arguments(cursor, aggregator, exprs)
             cursor.report(name.span, message, hint)
             return Paren(span, exprs[-1]) if exprs else NumberLiteral(span, 0.0)
         param = args[0] if wanted == 2 else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rules.promql import hints
 from rules.promql.ast import Matcher, MatchOp, VectorSelector
-from rules.promql.hints import labels as hints
 from rules.promql.regex import PatternError, compile_matcher
 from rules.promql.tokens import MATCH_OPERATORS, NOT_LABELS, Kind, shorten
 
@@ -30,7 +30,9 @@ def read_selector(cursor: Cursor, name: Token | None) -> VectorSelector:
         if not cursor.accept(","):
             break
     expected = '"," or "}"' if matchers else 'a label name or "}"'
-    closing = cursor.leave("}", "label matching", expected, lambda: hints.after_matcher(cursor))
+    closing = cursor.leave(
+        "}", "label matching", expected, lambda: hints.labels.after_matcher(cursor)
+    )
     start = opening.span if name is None else name.span
     text = None if name is None else name.text
     return VectorSelector(start.to(closing.span), text, named + tuple(matchers))
@@ -40,20 +42,20 @@ def _matcher(cursor: Cursor) -> Matcher:
     token = cursor.peek()
     if token.kind not in {Kind.NAME, Kind.STRING}:
         expected = 'a label name or "}"'
-        cursor.fail("label matching", expected, lambda: hints.for_label(cursor))
+        cursor.fail("label matching", expected, lambda: hints.labels.for_label(cursor))
     label = cursor.next()
     operator = cursor.accept(*MATCH_OPERATORS)
     if operator is None:
         if label.kind is Kind.STRING and (cursor.at(",", "}") or cursor.peek().kind is Kind.END):
             return Matcher(label.span, METRIC_NAME, "=", str(label.value))
         expected = 'a label matching operator ("=", "!=", "=~" or "!~")'
-        cursor.fail("label matching", expected, lambda: hints.for_match_operator(cursor))
+        cursor.fail("label matching", expected, lambda: hints.labels.for_match_operator(cursor))
     if cursor.peek().text[:1].isdigit():
         found = cursor.peek()
         message = f"unexpected {found.described} in label matching, expected a string"
-        cursor.refuse(found.span, message, hints.for_match_value(cursor))
+        cursor.refuse(found.span, message, hints.labels.for_match_value(cursor))
     if cursor.peek().kind is not Kind.STRING:
-        cursor.fail("label matching", "a string", lambda: hints.for_match_value(cursor))
+        cursor.fail("label matching", "a string", lambda: hints.labels.for_match_value(cursor))
     value = cursor.next()
     name = str(label.value) if label.kind is Kind.STRING else label.text
     span = label.span.to(value.span)
@@ -85,7 +87,7 @@ def _check_pattern(cursor: Cursor, matcher: Matcher, written: Token) -> None:
 def read_labels(cursor: Cursor, keyword: Token) -> tuple[str, ...]:
     """`(a, b)` after `keyword`: by, without, on, ignoring, group_left or group_right."""
     if not cursor.at("("):
-        cursor.fail("", f'"(" after "{keyword.text}"', lambda: hints.for_label_list(cursor))
+        cursor.fail("", f'"(" after "{keyword.text}"', lambda: hints.labels.for_label_list(cursor))
     context = f"the labels of {keyword.word}"
     cursor.enter()
     labels: list[str] = []
@@ -94,7 +96,7 @@ def read_labels(cursor: Cursor, keyword: Token) -> tuple[str, ...]:
         if not cursor.accept(","):
             break
     expected = '"," or ")"' if labels else 'a label name or ")"'
-    cursor.leave(")", context, expected, lambda: hints.after_label(cursor, keyword))
+    cursor.leave(")", context, expected, lambda: hints.labels.after_label(cursor, keyword))
     return tuple(labels)
 
 
@@ -108,5 +110,5 @@ def _label(cursor: Cursor, context: str) -> str:
         cursor.next()
         return name
     if token.kind is not Kind.NAME or ":" in token.text or token.word in NOT_LABELS:
-        cursor.fail(context, 'a label name or ")"', lambda: hints.for_label(cursor))
+        cursor.fail(context, 'a label name or ")"', lambda: hints.labels.for_label(cursor))
     return cursor.next().text

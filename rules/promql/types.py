@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from rules.promql import mends
+from rules.promql import hints
 from rules.promql.ast import (
     Aggregate,
     Binary,
@@ -84,14 +84,14 @@ def check_unary(node: Unary, kind: ValueType, text: str) -> Iterator[Finding]:
     """What is wrong with a sign before an expression of type `kind`, in the expression `text`."""
     if kind not in _COMPUTABLE:
         message = f"unary {node.op} expects a scalar or an instant vector, got {a(kind)}"
-        yield Finding(node.span, message, mends.computable(node.expr, kind, text))
+        yield Finding(node.span, message, hints.mends.computable(node.expr, kind, text))
 
 
 def check_subquery(node: Subquery, kind: ValueType, text: str) -> Iterator[Finding]:
     """What is wrong with a subquery over an expression of type `kind`."""
     if kind is not ValueType.VECTOR:
         message = f"a subquery expects an instant vector, got {a(kind)}"
-        yield Finding(node.span, message, mends.subquery(node.expr, kind, text))
+        yield Finding(node.span, message, hints.mends.subquery(node.expr, kind, text))
 
 
 def check_binary(node: Binary, left: ValueType, right: ValueType, text: str) -> Iterator[Finding]:
@@ -99,19 +99,19 @@ def check_binary(node: Binary, left: ValueType, right: ValueType, text: str) -> 
     for side, kind in ((node.lhs, left), (node.rhs, right)):
         if kind not in _COMPUTABLE:
             message = f'"{node.op}" expects scalars or instant vectors, got {a(kind)}'
-            yield Finding(side.span, message, mends.computable(side, kind, text, node))
+            yield Finding(side.span, message, hints.mends.computable(side, kind, text, node))
     scalars = left is right is ValueType.SCALAR
     if node.return_bool and node.op not in COMPARISONS:
         message = f'bool is only allowed on comparisons, not on "{node.op}"'
         yield Finding(node.op_span, message, "remove bool")
     elif scalars and node.op in COMPARISONS and not node.return_bool:
         message = "a comparison between two scalars must use bool"
-        yield Finding(node.op_span, message, mends.scalar_comparison(node, text))
+        yield Finding(node.op_span, message, hints.mends.scalar_comparison(node, text))
     if node.op in SET_OPERATORS and ValueType.SCALAR in {left, right}:
         name, side = ("left", node.lhs) if left is ValueType.SCALAR else ("right", node.rhs)
-        shown = mends.shown(side, text)
+        shown = hints.mends.shown(side, text)
         message = f'"{node.op}" expects instant vectors on both sides; the {name} one is a scalar'
-        yield Finding(node.span, f"{message}: {shown}", mends.set_operand(node, side, text))
+        yield Finding(node.span, f"{message}: {shown}", hints.mends.set_operand(node, side, text))
     if node.matching is not None:
         yield from _check_matching(node)
 
@@ -144,16 +144,16 @@ def check_aggregate(
     if node.param and param and aggregator.param and param is not aggregator.param:
         swapped = given is aggregator.param and param is wanted
         hint = (
-            mends.swapped(node.op, (node.expr, node.param), text)
+            hints.mends.swapped(node.op, (node.expr, node.param), text)
             if swapped
-            else mends.argument(node.param, aggregator.param, text)
+            else hints.mends.argument(node.param, aggregator.param, text)
         )
         need = f"{a(aggregator.param)} as its first argument"
         yield Finding(node.param.span, f"{node.op} expects {need}, got {a(param)}", hint)
         if swapped:
             return
     if given is not wanted:
-        hint = mends.aggregated(node, given, text)
+        hint = hints.mends.aggregated(node, given, text)
         yield Finding(node.expr.span, f"{node.op} expects {a(wanted)}, got {a(given)}", hint)
     if isinstance(node.param, StringLiteral) and not node.param.value:
         message = f"{node.op} expects a label name, got an empty string"
@@ -165,37 +165,36 @@ def check_call(node: Call, kinds: tuple[ValueType, ...], text: str) -> Iterator[
     signature = FUNCTIONS[node.func]
     count, least, most = len(kinds), signature.least, signature.most
     if count < least or (most is not None and count > most):
-        message = mends.arity(signature, count)
-        yield Finding(node.func_span, message, mends.arguments(signature, node, kinds, text))
+        message = hints.mends.arity(signature, count)
+        yield Finding(node.func_span, message, hints.mends.arguments(signature, node, kinds, text))
         return
     wrong = [i for i, kind in enumerate(kinds) if kind is not signature.arg(i)]
     if not wrong:
         if node.func == "info":
             yield from _check_info(node, text)
         return
-    order = mends.reordered(signature, kinds)
+    order = hints.mends.reordered(signature, kinds)
     if order is not None:
         first = wrong[0]
-        message = (
-            f"{node.func} expects {a(signature.arg(first))} as its {mends.ordinal(first)} argument"
-        )
-        hint = mends.swapped(node.func, tuple(node.args[i] for i in order), text)
+        place = hints.mends.ordinal(first)
+        message = f"{node.func} expects {a(signature.arg(first))} as its {place} argument"
+        hint = hints.mends.swapped(node.func, tuple(node.args[i] for i in order), text)
         yield Finding(node.args[first].span, f"{message}, got {a(kinds[first])}", hint)
         return
     for i in wrong:
-        place = "" if count == 1 else f" as its {mends.ordinal(i)} argument"
+        place = "" if count == 1 else f" as its {hints.mends.ordinal(i)} argument"
         message = f"{node.func} expects {a(signature.arg(i))}{place}, got {a(kinds[i])}"
         yield Finding(
-            node.args[i].span, message, mends.call_argument(node, i, signature.arg(i), text)
+            node.args[i].span, message, hints.mends.call_argument(node, i, signature.arg(i), text)
         )
 
 
 def _check_info(node: Call, text: str) -> Iterator[Finding]:
     for matchers in node.args[1:]:
         if not isinstance(matchers, VectorSelector) or matchers.name is not None:
-            shown = mends.shown(matchers, text)
+            shown = hints.mends.shown(matchers, text)
             message = f"info expects only label matchers as its 2nd argument, got {shown}"
-            yield Finding(matchers.span, message, mends.info_matchers(matchers, text))
+            yield Finding(matchers.span, message, hints.mends.info_matchers(matchers, text))
 
 
 def check_selector(node: VectorSelector, text: str) -> Iterator[Finding]:
@@ -204,11 +203,11 @@ def check_selector(node: VectorSelector, text: str) -> Iterator[Finding]:
         for matcher in node.matchers[1:]:
             if matcher.label == "__name__":
                 message = f'the metric name is given twice: "{node.name}" and "{matcher.value}"'
-                yield Finding(node.span, message, mends.second_name(node, matcher, text))
+                yield Finding(node.span, message, hints.mends.second_name(node, matcher, text))
                 return
     elif all(_matches_empty(matcher) for matcher in node.matchers):
         message = "a selector expects at least one matcher that does not match the empty string"
-        yield Finding(node.span, message, mends.empty_selector(node))
+        yield Finding(node.span, message, hints.mends.empty_selector(node))
 
 
 def _matches_empty(matcher: Matcher) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rules.templates.errors import TemplateError
-from rules.templates.functions import NAMES
+from rules.templates.names import NAMES
 from rules.templates.parser import parse
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rules.templates import tree
 from rules.templates.check import read
 from rules.templates.errors import TemplateError
-from rules.templates.functions import FUNCTIONS, LAZY
+from rules.templates.functions import FUNCTIONS
 from rules.templates.moments import Elapsed, Moment, call_method
+from rules.templates.names import LAZY
 from rules.templates.printing import show
 from rules.templates.values import Sample, Struct, member, truth, type_name
 

@@ -215,8 +215,3 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "strvalue": lambda sample: _sample(sample, "strvalue").labels.get("__value__", ""),
     "sortByLabel": _sort_by_label,
 }
-
-# Evaluated by the expander itself: lazily, or with what it was given.
-LAZY = frozenset({"and", "or"})
-GIVEN = frozenset({"query", "externalURL", "pathPrefix", "now"})
-NAMES: tuple[str, ...] = (*FUNCTIONS, *sorted(LAZY), *sorted(GIVEN))

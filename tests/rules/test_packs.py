@@ -13,7 +13,7 @@ from rules.model import AlertingRule
 from rules.packs import shipped
 from rules.portable import portability
 from rules.source import Source
-from rules.templates import TemplateData, expand
+from rules.templates.expand import TemplateData, expand
 
 ROOT = Path(__file__).resolve().parents[2]
 ALERTS = [

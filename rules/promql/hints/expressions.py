@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rules.durations import suggest_duration
-from rules.promql import foreign, suggestions
 from rules.promql.ast import ValueType
 from rules.promql.functions import AGGREGATORS, FUNCTIONS
+from rules.promql.hints import foreign, suggestions
 from rules.promql.hints.rewrites import following, opener, parenthesised, preceding
 from rules.promql.tokens import (
     COMPARISONS,

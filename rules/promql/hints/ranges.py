@@ -13,6 +13,7 @@ from rules.promql.ast import (
     Subquery,
     VectorSelector,
 )
+from rules.promql.duration_reading import spaced_duration
 from rules.promql.functions import FUNCTIONS
 from rules.promql.tokens import Kind, Token, shorten
 from rules.promql.walk import selectors, walk
@@ -65,14 +66,6 @@ def in_brackets(cursor: Cursor) -> str:
     if token.is_symbol(","):
         return "only min_of(a, b) and max_of(a, b) take two arguments"
     return 'add the missing ")"' if token.is_symbol("]", ":") or token.kind is Kind.END else ""
-
-
-def spaced_duration(cursor: Cursor) -> str | None:
-    """The duration that the tokens before and after the cursor spell, if they do."""
-    token, before = cursor.peek(), cursor.peek(-1)
-    if token.kind not in {Kind.NAME, Kind.DURATION}:
-        return None
-    return suggest_duration(cursor.text(before.span.to(token.span)))
 
 
 def for_range_elsewhere(cursor: Cursor, expr: Expr, brackets: Span) -> str:

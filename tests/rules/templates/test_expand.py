@@ -9,7 +9,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rules.templates import Sample, TemplateData, TemplateError, check_template, expand, words_of
+from rules.templates import Sample, TemplateError, check_template, words_of
+from rules.templates.expand import TemplateData, expand
 
 CASES: list[dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parent / "cases.yaml").read_text(encoding="utf-8")

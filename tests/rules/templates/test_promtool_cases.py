@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from rules.promql.strings import unquote
-from rules.templates import Sample, TemplateData, TemplateError, expand
+from rules.templates import Sample, TemplateError
+from rules.templates.expand import TemplateData, expand
 
 CASES: list[dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parent / "promtool_cases.yaml").read_text(encoding="utf-8")
