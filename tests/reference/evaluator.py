@@ -26,6 +26,7 @@ from rules.promql.ast import (
     VectorSelector,
 )
 
+from .extended import EXTENDED, between
 from .vectors import (
     ARITHMETIC,
     COMPARISONS,
@@ -99,9 +100,12 @@ class Query:
         return time if offset is None else time - offset.milliseconds
 
     def samples(
-        self, selector: VectorSelector, range_ms: int
+        self, selector: VectorSelector, range_ms: int, after_ms: int = 0
     ) -> list[tuple[Labels, list[tuple[int, float]], bool]]:
-        """Each series' samples in (t - range, t]: labels, points, whether the last is a marker."""
+        """Each series' samples in (t - range, t + after].
+
+        Labels, points, whether the last is a marker.
+        """
         end = self.moment(selector.at, selector.offset)
         found = []
         for series in self.storage.select(selector.matchers, -(2**52), 2**52):
@@ -111,7 +115,7 @@ class Query:
                 for time, value, marker in zip(
                     series.timestamps_ms.tolist(), series.values.tolist(), stale, strict=True
                 )
-                if end - range_ms < time <= end and time <= self.visible_ms
+                if end - range_ms < time <= end + after_ms and time <= self.visible_ms
             ]
             if rows:
                 points = [(time, value) for time, value, marker in rows if not marker]
@@ -131,7 +135,7 @@ def evaluate_at(query: Query, expr: Expr) -> dict[Labels, float] | float | str:
     return {one.labels: one.value for one in distinct(bare)}
 
 
-def evaluate(query: Query, expr: Expr) -> Value:
+def evaluate(query: Query, expr: Expr) -> Value:  # noqa: C901 - one case per kind of node
     match expr:
         case NumberLiteral(value=number):
             return number
@@ -139,6 +143,8 @@ def evaluate(query: Query, expr: Expr) -> Value:
             return text
         case Paren(expr=inner):
             return evaluate(query, inner)
+        case VectorSelector(modifier="smoothed"):
+            return smoothed(query, expr)
         case VectorSelector():
             return [
                 Element(labels, points[-1][1])
@@ -244,8 +250,38 @@ def windows(query: Query, expr: Expr) -> list[tuple[Labels, bool, Window]]:
     ]
 
 
+def smoothed(query: Query, selector: VectorSelector) -> Elements:
+    """On the line between the samples around the step; the last value holds for the look-back."""
+    now, lookback = query.moment(selector.at, selector.offset), query.options.lookback_ms
+    found: Elements = []
+    for labels, points, _ in query.samples(selector, lookback, lookback):
+        before = [point for point in points if point[0] <= now]
+        after = [point for point in points if point[0] > now]
+        if before and before[-1][0] < now and after:
+            found.append(Element(labels, between(before[-1], after[0], now, counter=False)))
+        elif before:
+            found.append(Element(labels, before[-1][1]))
+    return found
+
+
+def extended(query: Query, node: Call, matrix: MatrixSelector) -> Elements:
+    """A function of an anchored or smoothed range."""
+    selector, range_ms = matrix.selector, matrix.range.milliseconds
+    end, lookback = query.moment(selector.at, selector.offset), query.options.lookback_ms
+    after = lookback if selector.modifier == "smoothed" else 0
+    found: Elements = []
+    for labels, points, _ in query.samples(selector, range_ms + lookback, after):
+        value = EXTENDED[selector.modifier or ""](node.func, points, end - range_ms, end)
+        if value is not None:
+            found.append(Element(labels, value))
+    return unnamed(query, found)
+
+
 def over_range(query: Query, node: Call) -> Elements:
     where, others = PARAMS.get(node.func, (0, ()))
+    argument = node.args[where]
+    if isinstance(argument, MatrixSelector) and argument.selector.modifier is not None:
+        return extended(query, node, argument)
     params = tuple(scalar(query, node.args[index]) for index in others)
     found: Elements = []
     for labels, drop, window in windows(query, node.args[where]):

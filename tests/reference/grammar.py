@@ -124,6 +124,43 @@ def expressions(modifiers: st.SearchStrategy[str] = PAST) -> st.SearchStrategy[s
     return st.one_of(core, st.recursive(outer, extend, max_leaves=2))
 
 
+def extended() -> st.SearchStrategy[str]:
+    """Ranges and selectors with a modifier."""
+    return st.one_of(
+        st.builds(
+            "{}({}{} anchored{})".format,
+            st.sampled_from(["changes", "delta", "increase", "rate", "resets"]),
+            SELECTORS,
+            RANGES,
+            PAST,
+        ),
+        st.builds(
+            "{}({}{} smoothed{})".format,
+            st.sampled_from(["delta", "increase", "rate"]),
+            SELECTORS,
+            RANGES,
+            FUTURE,
+        ),
+        st.builds("{} smoothed{}".format, SELECTORS, FUTURE),
+    )
+
+
+def filled() -> st.SearchStrategy[str]:
+    """Operators whose missing side is filled."""
+    return st.builds(
+        "({} {}{}{} {})".format,
+        SELECTORS,
+        st.sampled_from(["+", "-", "> bool", "<", "!="]),
+        st.sampled_from(
+            [" on (x)", " on (y, x)", " on (x) group_left ()", " on (y) group_right ()"]
+        ),
+        st.sampled_from(
+            [" fill (0)", " fill_left (2)", " fill_right (7)", " fill_left (1) fill_right (-3)"]
+        ),
+        SELECTORS,
+    )
+
+
 def stored(series: Rows) -> MemoryStorage:
     """The series as a load command would leave them, a sample every 10 s."""
     lines = [f' {name}{{x="{x}",y="{y}"}} {" ".join(items)}' for name, x, y, items in series]

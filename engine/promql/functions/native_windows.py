@@ -70,7 +70,9 @@ def refused(least: int) -> Rule:
             if mixed.any():
                 context.notes.mixed_floats_and_histograms(row.labels.get(METRIC_NAME), arg.span)
                 frame.present[row.row] &= ~mixed
-            if ((floats == 0) & (histograms >= least)).any():
+            # With a start timestamp one sample is enough.
+            enough = least if row.starts_ms is None else 1
+            if ((floats == 0) & (histograms >= enough)).any():
                 raise NeedsNativeHistograms("a function of histograms", arg.span)
         return frame
 

@@ -12,7 +12,16 @@ from engine.promql.engine import EvaluationError, Options, evaluate
 from engine.promql.value import Axis, Scalar, Vector
 from rules.promql.parser import parse
 from tests.reference.evaluator import Query, RefusedError, evaluate_at
-from tests.reference.grammar import FUTURE, SERIES, Rows, exact, expressions, stored
+from tests.reference.grammar import (
+    FUTURE,
+    SERIES,
+    Rows,
+    exact,
+    expressions,
+    extended,
+    filled,
+    stored,
+)
 
 if TYPE_CHECKING:
     from engine.promql.value import Result
@@ -104,3 +113,19 @@ def test_a_rule_sees_what_the_slow_evaluator_sees_without_later_samples(
     series: Rows, expr: str
 ) -> None:
     assert_alike(series, expr, rule=True, delayed=True, bits=True)
+
+
+@pytest.mark.parametrize("rule", [False, True])
+@settings(max_examples=80, deadline=None)
+@given(series=SERIES, expr=extended())
+def test_anchored_and_smoothed_equal_the_slow_evaluator(
+    series: Rows, expr: str, *, rule: bool
+) -> None:
+    assert_alike(series, expr, rule=rule, delayed=True, bits=False)
+
+
+@pytest.mark.parametrize("delayed", [True, False])
+@settings(max_examples=60, deadline=None)
+@given(series=SERIES, expr=filled())
+def test_filled_sides_equal_the_slow_evaluator(series: Rows, expr: str, *, delayed: bool) -> None:
+    assert_alike(series, expr, rule=False, delayed=delayed, bits=True)
