@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rules.errors import StallwatchError
@@ -24,7 +25,9 @@ class RuleTestCommand:
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the files and switches."""
-        parser.add_argument("files", nargs="+", metavar="FILE", help="unit-test file or glob")
+        parser.add_argument(
+            "files", nargs="+", metavar="FILE", help="unit-test file, glob or directory"
+        )
         parser.add_argument(
             "--run",
             action="append",
@@ -47,12 +50,11 @@ class RuleTestCommand:
         """Run every file; exit 1 when a check failed, 2 when a file could not run."""
         from engine.ruletest.coverage import Coverage
         from engine.ruletest.running import RunOptions, run_file
-        from rules.loader import find_files
 
         coverage = Coverage() if args.coverage else None
         options = RunOptions(_pattern(args.run), args.ignore_unknown_fields, coverage)
         verdicts = []
-        for path in find_files(args.files):
+        for path in _suites(args.files):
             verdict = run_file(path, options)
             verdicts.append(verdict)
             if args.format == "text":
@@ -67,6 +69,32 @@ class RuleTestCommand:
             _print_coverage(coverage, sys.stdout if args.format == "text" else sys.stderr)
         statuses = {verdict.status for verdict in verdicts}
         return 2 if "error" in statuses else int("failed" in statuses)
+
+
+def _suites(paths: list[str]) -> list[Path]:
+    """The files named, and of directories those that have `tests`."""
+    from rules.decoding import UnreadableError, read_source
+    from rules.document import Mapping, compose
+    from rules.loader import find_files
+    from rules.source import ProblemsError
+
+    found: dict[Path, None] = {}
+    for path in paths:
+        files = find_files([path])
+        if Path(path).is_dir():
+            suites = []
+            for file in files:
+                try:
+                    root = compose(read_source(file)).root
+                except ProblemsError:
+                    continue
+                if isinstance(root, Mapping) and root.get("tests") is not None:
+                    suites.append(file)
+            if not suites:
+                raise UnreadableError(f"{path}: no unit-test file there (one has 'tests')")
+            files = tuple(suites)
+        found.update(dict.fromkeys(files))
+    return list(found)
 
 
 def _pattern(texts: list[str] | None) -> re.Pattern[str] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from engine.ruletest.model import (
     Suite,
 )
 from engine.ruletest.notation import MOST_SAMPLES, read_metric, read_values
+from engine.ruletest.scalars import read_number, read_truth
 from engine.timestamps import parse_timestamp
 from rules.decoding import read_source
 from rules.document import Mapping, Scalar, compose
@@ -30,6 +30,7 @@ from rules.promql.parser import parse
 from rules.source import ProblemsError, Span
 
 if TYPE_CHECKING:
+    import re
     from pathlib import Path
 
     from rules.document import Node
@@ -57,16 +58,6 @@ _MISPLACED = {
 }
 # Codes of what promtool reads only when it runs a test.
 _CONTENT = frozenset({"series", "expr", "promql", "no-expr", "alertname"})
-# What YAML 1.1 as Go reads it takes for a number in a value that has to be one.
-_FLOAT = re.compile(
-    r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)"
-    r"|\.(?:nan|NaN|NAN)"
-)
-_WHOLE = re.compile(r"[-+]?(?:0x[0-9a-fA-F_]+|0b[01_]+|0o?[0-7_]+)")
-_TRUTHS = {
-    **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", "y"), True),
-    **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", "n"), False),
-}
 
 
 def load_suite(path: str | Path, run: re.Pattern[str] | None = None) -> Suite:
@@ -287,7 +278,7 @@ class _Reader:
         scalar = fields.text(name)
         if scalar is None:
             return 0.0
-        value = None if scalar.style else _number_of(scalar.value)
+        value = None if scalar.style else read_number(scalar.value)
         if value is None:
             message = f"'{name}' must be a number, not '{scalar.value[:40]}'"
             hint = "infinity is .inf, 'not a number' is .nan in YAML; no quotes around a number"
@@ -299,11 +290,12 @@ class _Reader:
         scalar = fields.text(name)
         if scalar is None:
             return False
-        if scalar.style or scalar.value not in _TRUTHS:
+        value = None if scalar.style else read_truth(scalar.value)
+        if value is None:
             message = f"'{name}' must be true or false, not '{scalar.value[:40]}'"
             self.report.add(scalar.span, message, code="type")
             return False
-        return _TRUTHS[scalar.value]
+        return value
 
     def _texts(self, fields: Fields, name: str) -> list[Scalar]:
         found = []
@@ -321,21 +313,3 @@ class _Reader:
         for found in error.problems:
             span = place(offsets, found.span)
             self.report.add(span, found.message, found.hint, found.code or "expr", found.severity)
-
-
-def _number_of(text: str) -> float | None:
-    """A YAML number as Go's library reads it; None for what is none."""
-    if text.lower() in {".inf", "+.inf", "-.inf"}:
-        return float("-inf" if text[0] == "-" else "inf")
-    if text in {".nan", ".NaN", ".NAN"}:
-        return float("nan")
-    plain = text.replace("_", "")
-    if _WHOLE.fullmatch(text):
-        digits = plain.lstrip("+-")
-        base = {"0x": 16, "0b": 2, "0o": 8}.get(digits[:2], 8)
-        try:
-            value = int(digits[2:] if base != 8 or digits[1:2] == "o" else digits, base)
-        except ValueError:
-            return None
-        return float(-value if text[0] == "-" else value)
-    return float(plain) if _FLOAT.fullmatch(text) else None

@@ -117,3 +117,15 @@ def test_run_chooses_tests_by_name(folder: Path, capsys: pytest.CaptureFixture[s
     assert main(["test", "--run", "falls", "wrong.yaml"]) == 0
     assert capsys.readouterr().out.endswith("wrong.yaml: SUCCESS: 0 tests, 0 checks\n")
     assert main(["test", "--run", "(", "wrong.yaml"]) == 2
+
+
+def test_of_a_directory_the_files_with_tests_are_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("wrong.yaml", "bad.yaml"):
+        (folder / name).unlink()
+    assert main(["test", "."]) == 0
+    assert capsys.readouterr().out == "good.yaml: SUCCESS: 1 test, 3 checks\n"
+    (folder / "good.yaml").unlink()
+    assert main(["test", "."]) == 2
+    assert "no unit-test file there" in capsys.readouterr().err
