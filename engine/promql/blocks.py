@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 
 MOST_WORKERS = 4
+AT_ONE_STEP = 32
 
 
 def workers_at_hand() -> int:
@@ -225,7 +226,9 @@ class Execution:
         if not self.context.options.delayed_name_removal and self._names_matter():
             return max(1, len(self.rows.labels))
         width = max(1, self.context.steps, self.rows.longest)
-        return max(1, self.context.options.block_cells // width)
+        cells = self.context.options.block_cells
+        # At one step a window's samples are hardly looked at, and labels had better stay whole.
+        return max(1, (cells * AT_ONE_STEP if self.context.steps == 1 else cells) // width)
 
     def _names_matter(self) -> bool:
         """Whether rows could become equal when names go: then one row depends on others."""
@@ -233,12 +236,24 @@ class Execution:
         return len(set(map(unnamed, labels))) < len(labels)
 
 
+def _worth_keeping(frame: Frame, rows: int) -> Frame:
+    """The rows that are present at some step; all of one step where most of them are.
+
+    A live rule then sees the same tuple of labels as at the last step.
+    """
+    if frame.steps == 1 and len(frame.labels) == rows:
+        alive = int(np.count_nonzero(frame.present))
+        if 2 * alive >= rows:
+            return frame
+    return frame.without_absent()
+
+
 def stacked(execution: Execution) -> Frame:
     """All rows that are present at some step."""
     context, found, cells = execution.context, [], 0
     with closing(execution.parts()) as parts:
         for part in parts:
-            frame = part.frame.without_absent()
+            frame = _worth_keeping(part.frame, len(execution.rows.labels))
             if frame.labels:
                 found.append(frame)
             cells += frame.values.size

@@ -145,6 +145,13 @@ class Count(Fold):
         return self.count
 
 
+def count_by_group(present: BoolArray, groups: IndexArray, count: int) -> Float64Array:
+    """How many rows of each group are present: float64[G, T] from bool[R, T] and groups, [R]."""
+    fold = Count(count, present.shape[1])
+    fold.add(Rows(np.broadcast_to(0.0, present.shape), present, groups))
+    return fold.count
+
+
 class Sum(Fold):
     """Compensated sums, as Prometheus adds them up.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.promql.errors import SAME_LABELSET, EvaluationError
+from engine.promql.remembered import REMEMBERED
 from engine.promql.value import Vector
 
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ class Frame:
         out as it would alone. Raises EvaluationError if two rows with equal labels are present at
         the same step.
         """
-        if len(set(self.labels)) == len(self.labels):
+        every = self.labels
+        if REMEMBERED.get((every,), "distinct", lambda: len(set(every)) == len(every)):
             return self
         clashes: dict[Labels, list[int]] = {}
         groups: dict[tuple[Labels, bool], list[int]] = {}

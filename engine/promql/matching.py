@@ -13,9 +13,9 @@ import numpy as np
 
 from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
-from engine.promql.naming import METADATA, unnamed
 from engine.promql.native_operands import of_pairs
 from engine.promql.operators import ARITHMETIC, COMPARISONS
+from engine.promql.pairing import Pairing, Rivals, Signatures, signature
 from rules.promql.ast import VectorMatching
 from rules.promql.tokens import TRIM_OPERATORS
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from engine.series import BoolArray
     from rules.promql.ast import Binary
 
+# For each row; more come of absent rows that would be an error at a step where they are present.
+FEW_PAIRS = 2
 ALL_LABELS = VectorMatching("one-to-one", on=False, labels=())
 
 
@@ -37,23 +39,15 @@ class Matched:
     drop_names: bool
 
 
-def signature(labels: Labels, matching: VectorMatching) -> Labels:
-    """The labels that two series must share to match."""
-    if matching.on:
-        return labels.only(*matching.labels)
-    return labels.without(*matching.labels, *METADATA)
-
-
 def combine(node: Binary, lhs: Frame, rhs: Frame) -> Frame:
     """`and`, `or`, `unless`."""
     matching = node.matching or ALL_LABELS
-    left = [signature(labels, matching) for labels in lhs.labels]
-    right = [signature(labels, matching) for labels in rhs.labels]
+    keys = Signatures.of(lhs.labels, rhs.labels, matching)
     if node.op == "or":
-        taken = _present_by_signature(left, lhs.present)
-        free = rhs.present & ~_looked_up(right, taken, lhs.steps)
-        return Frame.stacked((lhs, rhs.with_values(rhs.values, free).without_absent())).merged()
-    found = _looked_up(left, _present_by_signature(right, rhs.present), lhs.steps)
+        taken = keys.seen(keys.left, lhs.present)[keys.right]
+        free = rhs.with_values(rhs.values, rhs.present & ~taken).without_absent()
+        return Frame.stacked((lhs, free)).merged()
+    found = keys.seen(keys.right, rhs.present)[keys.left]
     present = lhs.present & (found if node.op == "and" else ~found)
     return lhs.with_values(lhs.values, present)
 
@@ -76,27 +70,11 @@ def match(context: Context, node: Binary, lhs: Frame, rhs: Frame) -> Matched:
     matching = node.matching or ALL_LABELS
     swapped = matching.cardinality == "one-to-many"
     many, one = (rhs, lhs) if swapped else (lhs, rhs)
-    many, one = many.without_absent(), one.without_absent()
-    filled = matching.fill_left is not None or matching.fill_right is not None
-    if not filled and (not many.labels or not one.labels):
+    found = _paired(context, node, matching, many, one)
+    if found is None:
         return Matched(Frame.empty(lhs.steps), drop_names=False)
-    _require_one_side(node, matching, many, one)
-    context.require((len(many.labels) + len(one.labels)) * lhs.steps, node.span)
-    many, one, own = _with_fill(matching, many, one) if filled else (many, one, None)
-    by_key: dict[Labels, list[int]] = {}
-    for row, labels in enumerate(one.labels):
-        by_key.setdefault(signature(labels, matching), []).append(row)
-    pairs = [
-        (row, other)
-        for row, labels in enumerate(many.labels)
-        for other in by_key.get(signature(labels, matching), ())
-        if own is None or row < own[0] or other < own[1]
-    ]
-    if not pairs:
-        return Matched(Frame.empty(lhs.steps), drop_names=False)
-    context.require(len(pairs) * lhs.steps, node.span)
-    many_rows, one_rows = (np.array(rows, dtype=np.intp) for rows in zip(*pairs, strict=True))
-    both = many.present[many_rows] & one.present[one_rows]
+    many, one, pairs, both = found
+    many_rows, one_rows = pairs.many, pairs.one
     histograms = None
     if many.histograms is not None or one.histograms is not None:
         sides = _native(many, many_rows), _native(one, one_rows)
@@ -105,14 +83,12 @@ def match(context: Context, node: Binary, lhs: Frame, rhs: Frame) -> Matched:
         if both.any():
             context.notes.incompatible_types("float", node.op, "float", node.span)
         return Matched(Frame.empty(lhs.steps), drop_names=False)
-    names = tuple(
-        _result_labels(node, matching, many.labels[row], one.labels[other]) for row, other in pairs
-    )
-    _require_unique(node, matching, many, many_rows, names, both)
+    names = pairs.labels
+    _require_unique(node, matching, pairs.rivals, both)
     left, right = many.values[many_rows], one.values[one_rows]
     if swapped:
         left, right = right, left
-    drops = tuple(many.drops[row] for row in many_rows.tolist())
+    drops = _picked(many.drops, many_rows)
     if node.op in ARITHMETIC:
         values = ARITHMETIC[node.op](left, right)
         fates = (False,) * len(names)
@@ -122,6 +98,39 @@ def match(context: Context, node: Binary, lhs: Frame, rhs: Frame) -> Matched:
         frame = Frame(names, holds.astype(np.float64), both, drops)
         return Matched(frame, drop_names=True)
     return Matched(Frame(names, left, both & holds, drops), drop_names=False)
+
+
+def _paired(
+    context: Context, node: Binary, matching: VectorMatching, many: Frame, one: Frame
+) -> tuple[Frame, Frame, Pairing, BoolArray] | None:
+    """Both sides, stand-ins included, their pairs, and where both of a pair are present, [P, T]."""
+    filled = matching.fill_left is not None or matching.fill_right is not None
+    # Absent rows stay, so that the labels are the same object as before, unless they cost much.
+    rows = len(many.labels) + len(one.labels)
+    if filled or Signatures.of(many.labels, one.labels, matching).count > FEW_PAIRS * rows:
+        many, one = many.without_absent(), one.without_absent()
+    if not filled and (not many.labels or not one.labels):
+        return None
+    _require_one_side(node, matching, many, one)
+    context.require((len(many.labels) + len(one.labels)) * many.steps, node.span)
+    many, one, own = _with_fill(matching, many, one) if filled else (many, one, None)
+    count = Signatures.of(many.labels, one.labels, matching).count
+    if not count:
+        return None
+    context.require(count * many.steps, node.span)
+    keeps_name = node.op not in ARITHMETIC
+    pairs = Pairing.of(many.labels, one.labels, matching, keeps_name=keeps_name)
+    both = many.present[pairs.many] & one.present[pairs.one]
+    if own is not None:
+        # Two stand-ins make no pair.
+        both &= ((pairs.many < own[0]) | (pairs.one < own[1]))[:, None]
+    return many, one, pairs, both
+
+
+def _picked(drops: tuple[bool, ...], rows: IndexArray) -> tuple[bool, ...]:
+    if all(drops) or not any(drops):
+        return (drops[0],) * rows.size
+    return tuple(drops[row] for row in rows.tolist())
 
 
 def _native(frame: Frame, rows: IndexArray) -> BoolArray:
@@ -156,26 +165,26 @@ def _stand_ins(fill: float | None, wanted: list[Labels], keys: list[Labels], sid
 
 def _require_one_side(node: Binary, matching: VectorMatching, many: Frame, one: Frame) -> None:
     """Two rows of the "one" side with one signature at the same step are an error."""
-    by_key: dict[Labels, list[int]] = {}
-    for row, labels in enumerate(one.labels):
-        by_key.setdefault(signature(labels, matching), []).append(row)
+    keys = Signatures.of(many.labels, one.labels, matching)
+    if not keys.right_rivals.count:
+        return
     # With nothing on the other side at a step, nothing is matched there and nothing is wrong.
     filled = matching.fill_left is not None or matching.fill_right is not None
     active: BoolArray = np.logical_or(many.present.any(axis=0), filled)
-    for key, rows in by_key.items():
-        clash = active & (one.present[rows].sum(axis=0) > 1)
-        if not clash.any():
-            continue
-        step = int(clash.argmax())
-        found = [one.labels[row] for row in rows if one.present[row, step]]
-        first, second = sorted(found[:2])
-        side = "left" if matching.cardinality == "one-to-many" else "right"
-        raise EvaluationError(
-            f"found duplicate series for the match group {_braced(key)} on the {side} hand-side of "
-            f"the operation: [{_braced(first)}, {_braced(second)}];"
-            "many-to-many matching not allowed: matching labels must be unique on one side",
-            node.op_span,
-        )
+    clashes = keys.right_rivals.clashes(one.present) & active
+    if not clashes.any():
+        return
+    group = int(clashes.any(axis=1).argmax())
+    rows, step = keys.right_rivals.members(group), int(clashes[group].argmax())
+    key = keys.labels[int(keys.right[rows[0]])]
+    first, second = sorted(one.labels[row] for row in rows[one.present[rows, step]][:2].tolist())
+    side = "left" if matching.cardinality == "one-to-many" else "right"
+    raise EvaluationError(
+        f"found duplicate series for the match group {_braced(key)} on the {side} hand-side of "
+        f"the operation: [{_braced(first)}, {_braced(second)}];"
+        "many-to-many matching not allowed: matching labels must be unique on one side",
+        node.op_span,
+    )
 
 
 def _braced(labels: Labels) -> str:
@@ -184,35 +193,15 @@ def _braced(labels: Labels) -> str:
     return f"{{{pairs}}}"
 
 
-def _result_labels(node: Binary, matching: VectorMatching, many: Labels, one: Labels) -> Labels:
-    labels = unnamed(many) if node.op in ARITHMETIC else many
-    if matching.cardinality == "one-to-one":
-        labels = labels.only(*matching.labels) if matching.on else labels.without(*matching.labels)
-    if matching.include:
-        labels = labels.merged({name: one.get(name) for name in matching.include})
-    return labels
-
-
 def _require_unique(
-    node: Binary,
-    matching: VectorMatching,
-    many: Frame,
-    many_rows: IndexArray,
-    labels: tuple[Labels, ...],
-    both: BoolArray,
+    node: Binary, matching: VectorMatching, rivals: Rivals, both: BoolArray
 ) -> None:
     """No two pairs at one step may make the same result (or share a one-to-one match)."""
-    explicit = matching.cardinality == "one-to-one"
-    groups: dict[Labels, list[int]] = {}
-    for pair, row in enumerate(many_rows.tolist()):
-        key = signature(many.labels[row], matching) if explicit else labels[pair]
-        groups.setdefault(key, []).append(pair)
-    for pairs in groups.values():
-        if len(pairs) > 1 and (both[pairs].sum(axis=0) > 1).any():
-            raise EvaluationError(
-                "multiple matches for labels: many-to-one matching must be explicit "
-                "(group_left/group_right)"
-                if explicit
-                else "multiple matches for labels: grouping labels must ensure unique matches",
-                node.op_span,
-            )
+    if rivals.clashes(both).any():
+        raise EvaluationError(
+            "multiple matches for labels: many-to-one matching must be explicit "
+            "(group_left/group_right)"
+            if matching.cardinality == "one-to-one"
+            else "multiple matches for labels: grouping labels must ensure unique matches",
+            node.op_span,
+        )

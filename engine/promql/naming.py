@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.labels import METRIC_NAME
+from engine.promql.remembered import REMEMBERED
 
 if TYPE_CHECKING:
     from engine.labels import Labels
@@ -22,6 +23,8 @@ METADATA = (METRIC_NAME, "__type__", "__unit__")
 
 def unnamed(labels: Labels) -> Labels:
     """The labels without name, type and unit."""
+    if not any(name in METADATA for name, _ in labels.pairs):
+        return labels
     return labels.without(*METADATA)
 
 
@@ -40,7 +43,12 @@ def finish(frame: Frame) -> Frame:
     frame = frame.without_absent()
     if not any(frame.drops):
         return frame
-    labels = tuple(
-        unnamed(own) if drop else own for own, drop in zip(frame.labels, frame.drops, strict=True)
-    )
+    named, drops = frame.labels, frame.drops
+    if frame.steps == 1 and all(drops):
+        # A live rule's series are the same at the next step.
+        labels = REMEMBERED.get((named,), "unnamed", lambda: tuple(map(unnamed, named)))
+    else:
+        labels = tuple(
+            unnamed(own) if drop else own for own, drop in zip(named, drops, strict=True)
+        )
     return replace(frame, labels=labels, drops=(False,) * len(labels)).merged()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from engine.promql.folding import seen_by_group
+from engine.promql.folding import count_by_group, seen_by_group
 from engine.promql.naming import METADATA, unnamed
 from engine.promql.remembered import REMEMBERED
 
@@ -66,14 +66,9 @@ class Signatures:
         return seen_by_group(present, numbers, len(self.labels))
 
     @cached_property
-    def left_rivals(self) -> tuple[IndexArray, ...]:
-        """Rows of the left side that have a signature in common."""
-        return alike(self.left)
-
-    @cached_property
-    def right_rivals(self) -> tuple[IndexArray, ...]:
+    def right_rivals(self) -> Rivals:
         """Rows of the right side that have a signature in common."""
-        return alike(self.right)
+        return Rivals.of(self.right)
 
     @cached_property
     def count(self) -> int:
@@ -93,7 +88,7 @@ class Pairing:
     many: IndexArray
     one: IndexArray
     labels: LabelSets
-    rivals: tuple[IndexArray, ...]
+    rivals: Rivals
 
     @classmethod
     def of(
@@ -131,22 +126,51 @@ class Pairing:
             for row, other in zip(many_rows.tolist(), one_rows.tolist(), strict=True)
         )
         explicit = matching.cardinality == "one-to-one"
-        keys: list[Hashable] = found.left[many_rows].tolist() if explicit else list(labels)
-        return cls(many_rows, one_rows, labels, _alike(keys))
+        numbers = found.left[many_rows] if explicit else _numbered(list(labels))
+        return cls(many_rows, one_rows, labels, Rivals.of(numbers))
 
 
-def alike(numbers: IndexArray) -> tuple[IndexArray, ...]:
-    """The rows of each number that several have."""
-    order = np.argsort(numbers, kind="stable")
-    edges = np.flatnonzero(np.diff(numbers[order])) + 1
-    return tuple(rows for rows in np.split(order, edges) if rows.size > 1)
+@dataclass(frozen=True, slots=True, eq=False)
+class Rivals:
+    """Rows of which several have the same number: no two of a group may be present at one step.
+
+    `rows`: those rows; `groups`: the group of each; G groups, in the order of their first rows.
+    """
+
+    rows: IndexArray
+    groups: IndexArray
+    count: int
+
+    @classmethod
+    def of(cls, numbers: IndexArray) -> Rivals:
+        """The rows that share a number."""
+        _, first, inverse, sizes = np.unique(
+            numbers, return_index=True, return_inverse=True, return_counts=True
+        )
+        shared = np.flatnonzero(sizes > 1)
+        shared = shared[np.argsort(first[shared])]
+        group_of = np.full(sizes.size, -1, dtype=np.intp)
+        group_of[shared] = np.arange(shared.size)
+        groups = group_of[inverse]
+        rows = np.flatnonzero(groups >= 0)
+        return cls(rows, groups[rows], shared.size)
+
+    def clashes(self, present: BoolArray) -> BoolArray:
+        """Where two rows of a group are present, [G, T]; `present`: bool[S, T] of all rows."""
+        if not self.count:
+            return np.zeros((0, present.shape[1]), dtype=np.bool_)
+        counts = count_by_group(present[self.rows], self.groups, self.count)
+        return np.greater(counts, 1)
+
+    def members(self, group: int) -> IndexArray:
+        """The rows of a group."""
+        found: IndexArray = self.rows[self.groups == group]
+        return found
 
 
-def _alike(keys: list[Hashable]) -> tuple[IndexArray, ...]:
+def _numbered(keys: list[Hashable]) -> IndexArray:
     numbers: dict[Hashable, int] = {}
-    return alike(
-        np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), np.intp, len(keys))
-    )
+    return np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), np.intp, len(keys))
 
 
 def result_labels(

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.labels import METRIC_NAME
+from engine.promql.remembered import REMEMBERED
 
 if TYPE_CHECKING:
+    from engine.labels import Labels
     from engine.promql.bounds import IndexArray
     from engine.promql.context import Context
     from engine.promql.frame import Frame
@@ -153,9 +155,24 @@ def looks_like_counter(
     _scalars: tuple[Float64Array, ...],
 ) -> None:
     """Inform of metrics that are read as counters although their names say otherwise."""
+    labels = frame.labels
+    # A live rule's series are the same at the next step; a block's labels are seen once.
+    strange = (
+        REMEMBERED.get((labels,), "no counters", lambda: _strangers(labels))
+        if frame.steps == 1
+        else _strangers(labels)
+    )
+    if not strange:
+        return
     # Of histograms nothing is said.
-    alive = frame.without_histograms().present.any(axis=1)
-    for row in np.flatnonzero(alive).tolist():
-        name = frame.labels[row].get(METRIC_NAME)
-        if name and not name.endswith(COUNTER_SUFFIXES):
+    present = frame.without_histograms().present
+    alive: BoolArray = np.logical_or.reduce(present, axis=1)
+    for row, name in strange:
+        if alive[row]:
             context.notes.possible_non_counter(name, call.args[0].span)
+
+
+def _strangers(labels: tuple[Labels, ...]) -> tuple[tuple[int, str], ...]:
+    """The rows whose names are not a counter's."""
+    names = ((row, own.get(METRIC_NAME)) for row, own in enumerate(labels))
+    return tuple((row, name) for row, name in names if name and not name.endswith(COUNTER_SUFFIXES))
