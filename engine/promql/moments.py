@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.promql.cells import count, exact_sum, gathered
-from engine.promql.running import sums
+from engine.promql.running import fold_plainly
 from engine.promql.summation import is_plain
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from engine.promql.windows import Block
     from engine.series import Float64Array, Int64Array
 
-# Squares and products of values up to here stay finite; larger ones are scaled by a power of two.
+# Squares and products of values up to here stay finite; larger ones are scaled by 2^SCALE.
 LARGEST_SQUARED = 1e100
-SCALE = 2.0**-400
+SCALE = -700
 
 # A variance this much smaller than the squares that it is the difference of is worked out anew.
-CANCELLED = 1 / 512
+CANCELLED = 1 / 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,8 +43,8 @@ class Halves:
 def halves(block: Block, forward: Float64Array, backward: Float64Array, *, rows: int) -> Halves:
     """Sums of what is given for each sample, [rows, N], from one pivot and from the other."""
     layout = block.bounds.cuts.layout(rows)
-    totals, carries = sums(layout, layout.spread(forward, 0.0, backward), both=True)
-    totals += carries
+    spread = layout.spread(forward, 0.0, backward)
+    totals = fold_plainly(layout, spread, np.add, 0.0, both=True)
     return Halves(np.take(totals[1], layout.suffix), np.take(totals[0], layout.prefix))
 
 
@@ -191,7 +191,8 @@ def _scaled(block: Block, plain: Callable[[Block], Float64Array], *, power: int)
     huge = np.abs(calm) > LARGEST_SQUARED
     found = plain(block.with_values(np.where(huge, 0.0, calm)))
     if huge.any():
-        large = plain(block.with_values(calm * SCALE)) / SCALE**power
+        scaled = block.with_values(np.ldexp(calm, SCALE))
+        large = np.ldexp(plain(scaled), -SCALE * power)
         found = np.where(count(block, huge) > 0, large, found)
     if not finite.all():
         found[count(block, ~finite) > 0] = np.nan

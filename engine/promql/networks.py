@@ -20,8 +20,6 @@ import numpy as np
 if TYPE_CHECKING:
     from engine.series import Float64Array
 
-    Operation: TypeAlias = np.ufunc
-
 # A value is a node of the network, so many groups further on.
 Value: TypeAlias = "tuple[int, int]"
 
@@ -30,6 +28,7 @@ Value: TypeAlias = "tuple[int, int]"
 CACHED_CELLS = 2**17
 FEWEST_AT_ONCE, MOST_AT_ONCE = 512, 2_048
 LARGEST_GROUP = 32
+MOST_MACHINES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +165,16 @@ class Network:
 @lru_cache(maxsize=256)
 def network(width: int, hop: int, lowest: int, highest: int) -> Network:
     """The cheapest network for ranks lowest … highest (from 0) of windows of `width` samples."""
-    best: Network | None = None
     group = 1
-    while group <= LARGEST_GROUP and (group - 1) * hop < width:
-        built = _built(width, hop, group, lowest, highest)
-        if best is not None and _cost(built) >= _cost(best):
+    while group < LARGEST_GROUP and (2 * group - 1) * hop < width:
+        group *= 2
+    best = _built(width, hop, group, lowest, highest)
+    while group > 1:
+        group //= 2
+        other = _built(width, hop, group, lowest, highest)
+        if _cost(other) >= _cost(best):
             break
-        best, group = built, group * 2
-    if best is None:
-        raise ValueError(width)
+        best = other
     return best
 
 
@@ -247,20 +247,17 @@ def _allocated(
     return Network(group, inputs, count, most, tuple(instructions), outputs)
 
 
-class _Scratch(threading.local):
-    """Registers of the network that this thread ran last, and its operations on them."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Machine:
+    """Registers of a network, and its operations on them."""
 
-    network: Network | None = None
     registers: Float64Array
     at_once: int
-    operations: list[tuple[Operation, Float64Array, Float64Array, Float64Array]]
+    operations: tuple[tuple[np.ufunc, Float64Array, Float64Array, Float64Array], ...]
 
-
-_scratch = _Scratch()
-
-
-def _prepared(program: Network) -> _Scratch:
-    if _scratch.network is not program:
+    @classmethod
+    def of(cls, program: Network) -> Machine:
+        """Registers that stay in cache."""
         fitting = CACHED_CELLS // program.registers
         at_once = max(FEWEST_AT_ONCE, min(MOST_AT_ONCE, fitting))
         registers = np.zeros((program.registers, at_once + program.beyond))
@@ -268,8 +265,7 @@ def _prepared(program: Network) -> _Scratch:
         def view(value: Value, size: int) -> Float64Array:
             return registers[value[0], value[1] : value[1] + size]
 
-        _scratch.registers, _scratch.at_once = registers, at_once
-        _scratch.operations = [
+        operations = (
             (
                 np.maximum if one.larger else np.minimum,
                 view(one.one, at_once + one.beyond),
@@ -277,9 +273,27 @@ def _prepared(program: Network) -> _Scratch:
                 registers[one.into, : at_once + one.beyond],
             )
             for one in program.instructions
-        ]
-        _scratch.network = program
-    return _scratch
+        )
+        return cls(registers, at_once, tuple(operations))
+
+
+class _Machines(threading.local):
+    """The machines that this thread used last: a machine is written to while it runs."""
+
+    def __init__(self) -> None:
+        self.held: dict[int, tuple[Network, Machine]] = {}
+
+    def of(self, program: Network) -> Machine:
+        found = self.held.get(id(program))
+        if found is None:
+            if len(self.held) >= MOST_MACHINES:
+                del self.held[next(iter(self.held))]
+            # The network is held so that its identity is not used twice.
+            found = self.held[id(program)] = (program, Machine.of(program))
+        return found[1]
+
+
+_machines = _Machines()
 
 
 def run(program: Network, samples: Float64Array) -> Float64Array:
@@ -290,15 +304,15 @@ def run(program: Network, samples: Float64Array) -> Float64Array:
     """
     groups = samples.shape[1] - program.beyond
     found = np.empty((len(program.outputs[0]), program.group, samples.shape[1]))
-    scratch = _prepared(program)
-    registers = scratch.registers
-    for begin in range(0, groups, scratch.at_once):
+    machine = _machines.of(program)
+    registers = machine.registers
+    for begin in range(0, groups, machine.at_once):
         # The last ones once more rather than a part of what is worked on at once.
-        start = max(0, min(begin, groups - scratch.at_once))
-        size = min(scratch.at_once, groups)
+        start = max(0, min(begin, groups - machine.at_once))
+        size = min(machine.at_once, groups)
         part = samples[:, start : start + size + program.beyond]
         registers[: program.inputs, : part.shape[1]] = part
-        for operation, one, other, into in scratch.operations:
+        for operation, one, other, into in machine.operations:
             operation(one, other, out=into)
         for window, values in enumerate(program.outputs):
             for rank, (register, shift) in enumerate(values):

@@ -16,16 +16,13 @@ if TYPE_CHECKING:
     Pair: TypeAlias = tuple[Float64Array, Float64Array]
 
 
-def sums(layout: Layout, spread: Float64Array, *, both: bool = False) -> Pair:
-    """Compensated running sums of finite values, [2, places]: totals, and what they have lost.
-
-    `both`: other values are folded backwards than forwards.
-    """
+def sums(layout: Layout, spread: Float64Array) -> Pair:
+    """Compensated running sums of finite values, [2, places]: totals, and what they have lost."""
     totals, carries = np.empty_like(spread), np.empty_like(spread)
     totals[:, : layout.first.stop] = carries[:, : layout.first.stop] = 0.0
     if layout.upper is not None:
         totals[:, layout.first], carries[:, layout.first] = _sums_beyond(
-            layout, layout.upper, spread if both else spread[:1]
+            layout, layout.upper, spread[:1]
         )
     _run_sums(layout.runs, spread, totals, carries)
     return totals, carries
@@ -96,23 +93,51 @@ def window_sums(block: Block) -> Pair:
 def window_extremes(block: Block, pick: np.ufunc) -> Float64Array:
     """The extreme of each window, [S, T]; `pick`: np.fmax or np.fmin. NaN if there is no number."""
     layout = block.layout
-    folded = layout.spread(block.values, np.nan)
-    if layout.upper is not None:
-        folded[:, layout.first] = _extremes_beyond(layout, layout.upper, folded, pick)
-    _run(pick, folded, layout.steps, folded)
+    folded = fold_plainly(layout, layout.spread(block.values, np.nan), pick, np.nan)
     found = np.take(folded[1], layout.suffix)
     pick(found, np.take(folded[0], layout.prefix), out=found)
+    _sign_zeros(block, found)
     return found
 
 
-def _extremes_beyond(
-    layout: Layout, upper: UpperLayout, spread: Float64Array, pick: np.ufunc
+def _sign_zeros(block: Block, found: Float64Array) -> None:
+    """Give an extreme of 0 the sign of the window's first zero, since 0 and -0 are equal."""
+    values = block.values
+    zeros = values == 0
+    if not (zeros & np.signbit(values)).any():
+        return
+    size = values.shape[1]
+    following = np.where(zeros, np.arange(size), size - 1)[:, ::-1]
+    np.minimum.accumulate(following, axis=1, out=following)
+    rows, columns = np.nonzero(found == 0)
+    oldest = block.lo[columns] if block.bounds.shared else block.lo[rows, columns]
+    first = following[:, ::-1][rows, np.minimum(oldest, size - 1)]
+    found[rows, columns] = values[rows, first]
+
+
+def fold_plainly(
+    layout: Layout, spread: Float64Array, pick: np.ufunc, neutral: float, *, both: bool = False
 ) -> Float64Array:
-    """The extremes of all stretches between each and the cut, [2, stretches]."""
-    whole = np.full(layout.first.stop - layout.first.start, np.nan)
+    """Running folds by one operation, in place.
+
+    `both`: other values are folded backwards than forwards.
+    """
+    if layout.upper is not None:
+        some = spread if both else spread[:1]
+        spread[:, layout.first] = _beyond(layout, layout.upper, some, pick, neutral)
+    _run(pick, spread, layout.steps, spread)
+    return spread
+
+
+def _beyond(
+    layout: Layout, upper: UpperLayout, spread: Float64Array, pick: np.ufunc, neutral: float
+) -> Float64Array:
+    """The folds of all stretches between each and the cut, [2, stretches]."""
+    whole = np.full((spread.shape[0], layout.first.stop - layout.first.start), neutral)
     for step in layout.steps:
-        more = spread[0, step.now]
-        pick(whole[: more.size], more, out=whole[: more.size])
-    folded = upper.spread(whole[None], np.nan)
+        more = spread[:, step.now]
+        some = whole[:, : more.shape[1]]
+        pick(some, more, out=some)
+    folded = upper.spread(whole, neutral)
     _run(pick, folded, upper.steps, folded)
     return upper.beyond(folded)

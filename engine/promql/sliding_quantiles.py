@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 # A network for more slots takes longer to make than it saves.
 LARGEST_WIDTH = 512
+# Up to here each pair of ranks has a network of its own.
+FINE_WIDTH = 64
 # Fewer steps are not worth one.
 FEWEST_STEPS = 64
 # A number of samples that fewer windows than this have is left to sorting.
-RARE = 1 / 200
+RARE = 1 / 100
 MOST_RANKS = 6
 
 
@@ -113,11 +115,18 @@ def _slid(block: Block, level: float) -> Float64Array | None:
     bins = block.bounds.bins
     if bins is None or bins.width > LARGEST_WIDTH:
         return None
-    ranks = Ranks.of(level, block.bounds.counts)
-    wanted = _wanted(block, ranks)
+    widths = block.widths
+    share = np.bincount(widths.ravel())
+    # What windows of no sample, one, two, … ask for.
+    table = Ranks.of(level, np.arange(share.size, dtype=np.float64))
+    wanted = _wanted(share, table)
     if wanted is None:
         return None
+    ranks = Ranks(table.lower[widths], table.upper[widths], table.weight[widths])
     lowest, highest = wanted
+    if bins.width > FINE_WIDTH:
+        # A large network takes long to make: one for several ranks serves more blocks.
+        lowest, highest = lowest & ~3, min(highest | 3, bins.width - 1)
     samples = _found_ranks(block, bins, lowest, highest)
     low = _picked(samples, ranks.lower - lowest)
     found = ranks.between(low, _picked(samples, ranks.upper - lowest))
@@ -132,28 +141,26 @@ def _slid(block: Block, level: float) -> Float64Array | None:
     return found
 
 
-def _wanted(block: Block, ranks: Ranks) -> tuple[int, int] | None:
-    """The ranks that most windows ask for: from the lowest to the highest."""
-    share = np.bincount(block.widths.ravel())
-    share[0] = 0
-    if not share.any():
-        return None
-    lower, upper = ranks.lower.ravel(), ranks.upper.ravel()
-    widths = block.widths.ravel()
-    # Any window of a width knows its ranks.
-    some = np.zeros(share.size, dtype=np.intp)
-    some[widths] = np.arange(widths.size)
+def _wanted(share: IndexArray, table: Ranks) -> tuple[int, int] | None:
+    """The ranks that most windows ask for, from the lowest to the highest.
+
+    `share`: how many windows have no sample, one, two, …; `table`: what they ask for.
+    """
+    windows = int(share.sum())
+    filled = windows - int(share[0])
     covered, lowest, highest = 0, -1, -1
     for width in np.argsort(-share, kind="stable").tolist():
-        if share[width] < RARE * widths.size or not share[width]:
+        if share[width] <= RARE * windows:
             break
-        low, high = int(lower[some[width]]), int(upper[some[width]])
+        if not width:
+            continue
+        low, high = int(table.lower[width]), int(table.upper[width])
         both = (min(low, lowest), max(high, highest)) if lowest >= 0 else (low, high)
         if both[1] - both[0] >= MOST_RANKS:
             continue
         lowest, highest = both
         covered += int(share[width])
-    return (lowest, highest) if 2 * covered > int(share.sum()) else None
+    return (lowest, highest) if 2 * covered > filled else None
 
 
 def _found_ranks(block: Block, bins: Bins, lowest: int, highest: int) -> Float64Array:
@@ -162,18 +169,15 @@ def _found_ranks(block: Block, bins: Bins, lowest: int, highest: int) -> Float64
     rows, steps = block.shape
     groups = -(-steps // program.group)
     each = groups + program.beyond
-    slots = np.full((rows, each * program.inputs), np.inf)
+    # One more, for samples that are in no window.
+    slots = np.full(rows * each * program.inputs + 1, np.inf)
     values = block.values
     if np.isnan(values).any():
         values = np.where(np.isnan(values), -np.inf, values)
-    if bins.slots.shape[0] == 1:
-        inside = bins.inside[0]
-        slots[:, bins.slots[0][inside]] = values[:, inside]
-    else:
-        flat = bins.slots + (np.arange(rows) * slots.shape[1])[:, None]
-        slots.reshape(-1)[flat[bins.inside]] = values[bins.inside]
+    places = bins.slots + (np.arange(rows) * (each * program.inputs))[:, None]
+    slots[np.where(bins.inside, places, slots.size - 1)] = values
     shape = (rows, each, program.inputs)
-    samples = np.ascontiguousarray(slots.reshape(shape).transpose(2, 0, 1))
+    samples = np.ascontiguousarray(slots[:-1].reshape(shape).transpose(2, 0, 1))
     found = run(program, samples.reshape(program.inputs, -1))
     found = found.reshape(-1, program.group, rows, each)[..., :groups]
     ordered = np.ascontiguousarray(found.transpose(0, 2, 3, 1)).reshape(len(found), rows, -1)

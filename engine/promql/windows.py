@@ -37,8 +37,8 @@ __all__ = [
     "fold",
 ]
 
-# Cells of [series, step] or [series, sample] per block: 256 KiB of float64.
-BLOCK_CELLS = 32_768
+# Cells of [series, step] or [series, sample] per block: 512 KiB of float64.
+BLOCK_CELLS = 65_536
 
 
 @dataclass(frozen=True, slots=True, eq=False)
