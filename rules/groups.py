@@ -10,6 +10,7 @@ from rules.document import Scalar
 from rules.fields import Fields, Report
 from rules.model import AlertingRule, Expression, Group, RecordingRule
 from rules.promql.ast import ValueType
+from rules.promql.futility import failures
 from rules.promql.parser import parse
 from rules.promql.types import type_of
 from rules.source import ProblemsError, Span
@@ -203,6 +204,11 @@ class GroupReader:
             span = place(offsets, Span(0, len(text.rstrip())))
             message = f"a {kind.value} is no result for a rule: every evaluation will fail"
             self.report.add(span, message, hint, "result-type", severity="warning")
+        for failure in failures(tree):
+            message = f"{failure.message}: every evaluation will fail"
+            self.report.add(
+                place(offsets, failure.span), message, failure.hint, "futile", severity="warning"
+            )
         return tree
 
     def _check_template(self, scalar: Scalar) -> None:

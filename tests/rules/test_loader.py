@@ -133,6 +133,34 @@ def test_a_rule_twice_is_a_warning() -> None:
     assert warning.hint == "it stands on line 4; the two write to the same series"
 
 
+FUTILE = {
+    "count_over_time(x[step()]) > 1": "19: the duration must be greater than 0",
+    "rate(x[5m - 1h])": "8: the duration must be greater than 0",
+    "x offset (1h / range())": "14: division by zero in a duration",
+    "max_over_time(x[5m] anchored)": "15: anchored can only be used with changes, delta, increase",
+    "deriv(x[5m] smoothed)": "7: smoothed can only be used with delta, increase, rate, not with",
+}
+
+
+@pytest.mark.parametrize("expr", FUTILE)
+def test_what_fails_at_every_evaluation_is_a_warning(expr: str) -> None:
+    text = f"groups:\n- name: a\n  rules:\n  - record: b\n    expr: {expr}\n"
+    loaded = load_source(Source("a.yaml", text))
+    assert loaded.file is not None
+    (warning,) = loaded.problems
+    column, _, message = FUTILE[expr].partition(": ")
+    assert warning.place == f"a.yaml:5:{10 + int(column)}"
+    assert warning.message.startswith(message)
+    assert warning.message.endswith("every evaluation will fail")
+    assert warning.severity == "warning"
+
+
+def test_what_may_have_a_value_is_no_warning() -> None:
+    for expr in ("rate(x[step() + 5m] anchored)", "x offset (step() - 5m)", "x smoothed"):
+        text = f"groups:\n- name: a\n  rules:\n  - record: b\n    expr: {expr}\n"
+        assert load_source(Source("a.yaml", text)).problems == ()
+
+
 def test_legacy_names_are_refused_only_on_request(shared: Path) -> None:
     folder = shared / "cases/rulefiles/rulefmt"
     bad = folder / "legacy_validation_annotation.bad.yaml"

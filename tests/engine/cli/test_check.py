@@ -82,6 +82,26 @@ def test_portable_names_what_needs_a_feature_flag(
     assert "--enable-feature=promql-experimental-functions" in out
 
 
+@pytest.mark.parametrize(
+    ("expr", "name", "flag"),
+    [
+        ("rate(x[5m * 2])", "5m * 2", "promql-duration-expr"),
+        ("rate(x[5m] anchored)", "anchored", "promql-extended-range-selectors"),
+        ("a + fill (0) b", "fill", "promql-binop-fill-modifiers"),
+        ("limitk(1, x)", "limitk", "promql-experimental-functions"),
+        ("info(x)", "info", "promql-experimental-functions"),
+    ],
+)
+def test_portable_knows_the_flag_of_each_experimental_part(
+    folder: Path, capsys: pytest.CaptureFixture[str], expr: str, name: str, flag: str
+) -> None:
+    Path("new.yaml").write_text(GOOD.replace("up == 0", expr))
+    assert main(["check", "--portable", "new.yaml"]) == 1
+    out = capsys.readouterr().out
+    assert f"'{name}' is not stable PromQL" in out
+    assert f"--enable-feature={flag}" in out
+
+
 def test_a_directory_stands_for_its_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "."]) == 1
     out = capsys.readouterr().out
