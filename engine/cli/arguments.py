@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from typing import NoReturn
 
@@ -32,4 +31,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def _nearest(given: str, known: list[str]) -> str:
+    import difflib
+
     return next(iter(difflib.get_close_matches(given, known, n=1)), "")

@@ -7,7 +7,6 @@ unless STALLWATCH_DEBUG is set.
 from __future__ import annotations
 
 import argparse
-import difflib
 import io
 import os
 import sys
@@ -99,6 +98,8 @@ def _run(args: list[str]) -> int:
     if name not in commands:
         commands = installed.all_commands()
     if name not in commands:
+        import difflib
+
         close = difflib.get_close_matches(name, commands, n=1)
         hint = f"did you mean '{close[0]}'?" if close else "'stallwatch --help' lists the commands"
         raise StallwatchError(f"stallwatch: there is no command '{name}'\n    hint: {hint}")

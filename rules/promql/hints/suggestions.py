@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from rules.promql.functions import AGGREGATORS, FUNCTIONS, OTHER_NAMES
@@ -27,6 +26,8 @@ def nearest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
     for candidate in words:
         if len(candidate) > 2 and sorted(candidate) == sorted(lower):
             return candidate
+    from difflib import get_close_matches
+
     found = get_close_matches(lower, words, n=1, cutoff=cutoff)
     return found[0] if found else None
 
