@@ -36,7 +36,7 @@ soak: venv-e2e
 overhead: venv-e2e
 	@.venv/bin/python -m bench.overhead $(ARGS)
 
-# The same rules over the same data here, in Prometheus and in VictoriaMetrics: about half an hour.
+# The same rules over the same data here, in Prometheus and in VictoriaMetrics: about an hour.
 bench-peers: venv
 	@.venv/bin/python -m bench.peers $(ARGS)
 
