@@ -133,7 +133,7 @@ class AlertTemplates:
         except TemplateError as error:
             if not self.errors_total:
                 LOGGER.warning("alert %s: a template failed: %s", self._rule.name, error)
-            return self._failed(str(error))
+            return self._failed(error.located(text))
         except Exception as error:
             # A fault of ours; it must not cost the alert either.
             LOGGER.exception("alert %s: internal error in a template", self._rule.name)

@@ -14,3 +14,8 @@ class TemplateError(StallwatchError):
         self.message = message
         self.span = span or Span(0, 1)
         self.hint = hint
+
+    def located(self, text: str) -> str:
+        """The message with the piece of the template that it is about, as Prometheus words it."""
+        piece = " ".join(text[self.span.start : self.span.end].split())[:60]
+        return f"at <{piece}>: {self.message}" if piece else self.message

@@ -12,7 +12,7 @@ from rules.templates.check import read
 from rules.templates.errors import TemplateError
 from rules.templates.functions import FUNCTIONS
 from rules.templates.moments import Elapsed, Moment, call_method
-from rules.templates.names import LAZY
+from rules.templates.names import GIVEN, LAZY
 from rules.templates.printing import show
 from rules.templates.values import Sample, Struct, member, truth, type_name
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 100_000
 LONGEST_OUTPUT = 1_000_000
+# What a query, and handling a thousand characters, count as.
+QUERY_STEPS = 100
+CHARACTERS_A_STEP = 1_000
 
 _parsed = lru_cache(maxsize=1024)(read)
 
@@ -107,8 +110,8 @@ class _Run:
                 case tree.Include():
                     self._include(node, dot)
 
-    def _step(self, span: Span) -> None:
-        self.steps += 1
+    def _step(self, span: Span, steps: int = 1) -> None:
+        self.steps += steps
         if self.steps > MOST_STEPS:
             raise TemplateError(f"more than {MOST_STEPS:,} steps", span)
 
@@ -207,8 +210,16 @@ class _Run:
             return self._operand(first, dot)
         if first.name in LAZY:
             return self._lazy(first, rest, dot, final)
-        arguments = tuple(self._operand(operand, dot) for operand in rest)
-        return self._call(first, arguments + final)
+        arguments = tuple(self._operand(operand, dot) for operand in rest) + final
+        return self._weighed(first, self._call(first, arguments), arguments)
+
+    def _weighed(self, function: tree.Function, result: Any, arguments: tuple[Any, ...]) -> Any:
+        """A result, its cost counted, so that values cannot grow where nobody sees them."""
+        if isinstance(result, str) and len(result) > LONGEST_OUTPUT:
+            raise TemplateError(f"more than {LONGEST_OUTPUT:,} characters", function.span)
+        texts = (len(value) for value in (result, *arguments) if isinstance(value, str))
+        self._step(function.span, sum(texts) // CHARACTERS_A_STEP)
+        return result
 
     def _method(
         self, operand: tree.Dot | tree.Variable | tree.Chain, dot: Any, arguments: tuple[Any, ...]
@@ -237,15 +248,8 @@ class _Run:
 
     def _call(self, function: tree.Function, arguments: tuple[Any, ...]) -> Any:
         try:
-            match function.name:
-                case "query":
-                    return self._query(arguments)
-                case "externalURL":
-                    return self.data.external_url
-                case "now":
-                    return self._now(arguments)
-                case "pathPrefix":
-                    return urllib.parse.urlsplit(self.data.external_url).path
+            if function.name in GIVEN:
+                return self._given(function, arguments)
             return FUNCTIONS[function.name](*arguments)
         except TemplateError as error:
             raise TemplateError(error.message, function.span, error.hint) from None
@@ -255,18 +259,31 @@ class _Run:
             message = f"wrong arguments for {function.name}: {given}"
             raise TemplateError(message, function.span) from error
 
-    def _now(self, arguments: tuple[Any, ...]) -> float:
+    def _given(self, function: tree.Function, arguments: tuple[Any, ...]) -> Any:
+        """What comes from the evaluation under way."""
+        if function.name == "query":
+            return self._query(function.span, arguments)
         if arguments:
-            raise TemplateError("now takes no arguments")
+            raise TemplateError(f"{function.name} takes no arguments")
+        match function.name:
+            case "externalURL":
+                return self.data.external_url
+            case "pathPrefix":
+                return urllib.parse.urlsplit(self.data.external_url).path
+            case _:
+                return self._now()
+
+    def _now(self) -> float:
         if self.data.time_ms is None:
             raise TemplateError("now cannot be used here")
         return self.data.time_ms / 1000
 
-    def _query(self, arguments: tuple[Any, ...]) -> list[Sample]:
+    def _query(self, span: Span, arguments: tuple[Any, ...]) -> list[Sample]:
         if len(arguments) != 1 or not isinstance(arguments[0], str):
             raise TemplateError("query needs one expression, a string")
         if self.query is None:
             raise TemplateError("query cannot be used here")
+        self._step(span, QUERY_STEPS)
         return list(self.query(arguments[0]))
 
     def _operand(self, operand: tree.Operand, dot: Any) -> Any:

@@ -23,6 +23,8 @@ from rules.templates.values import Arguments, Html, Sample, equal, less, truth, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+LARGEST_ARGUMENTS = 10_000
+
 
 def _eq(first: Any, *others: Any) -> bool:
     if not others:
@@ -39,6 +41,8 @@ def _len(value: Any) -> int:
 
 
 def _index(value: Any, *keys: Any) -> Any:
+    if value is None:
+        raise TemplateError("index of untyped nil")
     for key in keys:
         if isinstance(value, dict) and isinstance(key, str):
             value = value.get(key, "")
@@ -150,7 +154,10 @@ def _link(tab: int) -> Callable[[Any], str]:
 
 
 def _arguments(*values: Any) -> Arguments:
-    return Arguments({f"arg{index}": value for index, value in enumerate(values)})
+    found = Arguments({f"arg{index}": value for index, value in enumerate(values)})
+    if found.size > LARGEST_ARGUMENTS:
+        raise TemplateError(f"args with more than {LARGEST_ARGUMENTS:,} values")
+    return found
 
 
 def _to_time(value: Any) -> Moment:

@@ -10,6 +10,7 @@ from rules.promql.regex import PatternError, compile_search
 from rules.templates.errors import TemplateError
 
 LONGEST_PATTERN = 1_000
+LONGEST = 1_000_000
 _REFERENCE = re.compile(r"\$(?:\$|(\w+)|\{(\w+)\})")
 
 
@@ -24,13 +25,16 @@ def replace_all(pattern: str, template: str, text: str) -> str:
     As in Go an empty match right behind another match is none, and what is no group is empty.
     """
     out: list[str] = []
-    end = 0
+    end = length = 0
     for match in _compiled(pattern).finditer(text):
         start, stop = match.span()
         if start == stop == end and end > 0 and out:
             continue
         out += [text[end:start], _filled(template, match)]
         end = stop
+        length += len(out[-1])
+        if length > LONGEST:
+            raise TemplateError(f"reReplaceAll: more than {LONGEST:,} characters")
     return "".join([*out, text[end:]])
 
 

@@ -12,6 +12,7 @@ from rules.templates.verbs import Verb
 
 # Go stops at a million. One message of an alert needs no more than this.
 WIDEST = 10_000
+LONGEST = 1_000_000
 _FLAGS = re.compile(r"[-+# 0]*")
 _NUMBER = re.compile(r"[0-9]+")
 _INDEX = re.compile(r"\[([^\]]*)\]")
@@ -32,6 +33,7 @@ class _Format:
     arguments: tuple[Any, ...]
     offset: int = 0
     argument: int = 0
+    length: int = 0
     reordered: bool = False
     good_index: bool = True
     out: list[str] = field(default_factory=list)
@@ -44,6 +46,9 @@ class _Format:
             self.out.append(self.text[self.offset : found])
             self.offset = found + 1
             self._verb()
+            self.length += len(self.out[-1])
+            if self.length > LONGEST:
+                raise TemplateError(f"printf: more than {LONGEST:,} characters")
         self.out.append(self.text[self.offset :])
         if not self.reordered and self.argument < len(self.arguments):
             self.out.append(self._extra())

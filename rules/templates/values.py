@@ -26,9 +26,22 @@ class Struct:
 
 
 class Arguments(dict[str, Any]):
-    """What `args` gives: a map with values of any type."""
+    """What `args` gives: a map with values of any type. `size`: of all that it holds."""
 
-    __slots__ = ()
+    @property
+    def size(self) -> int:
+        """Values within values, long texts as several."""
+        return self._size
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self._size = 1 + sum(map(_size_of, values.values()))
+
+
+def _size_of(value: Any) -> int:
+    if isinstance(value, Arguments):
+        return value.size
+    return 1 + len(value) // 1_000 if isinstance(value, str | list | dict) else 1
 
 
 class Html(str):

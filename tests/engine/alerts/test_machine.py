@@ -166,6 +166,14 @@ def test_a_template_that_fails_never_loses_its_alert(make_context: MakeContext, 
     assert context.templates.errors_total == 2
 
 
+def test_the_text_of_a_failed_template_names_the_piece_at_fault(make_context: MakeContext) -> None:
+    context = make_context(annotations={"text": "of {{ $labels.task_id.x }}"})
+    (alert,) = run(context, (1, True))[0].alerts.values()
+    assert alert.annotations["text"] == (
+        "<error expanding template: at <$labels.task_id.x>: can't evaluate field x in type string>"
+    )
+
+
 def test_a_fault_of_our_own_in_a_template_does_not_lose_the_alert_either(
     make_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
