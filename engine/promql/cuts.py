@@ -215,13 +215,13 @@ def _of_windows(
 ) -> tuple[IndexArray, IndexArray]:
     """Where the fold of each window's samples before its cut is, and of those beyond it."""
     cut = np.floor_divide(bounds.edges.end_ms, bounds.edges.range_ms) * parts
-    before = np.less(np.take(number, bounds.oldest), cut)
-    before &= bounds.filled
-    beyond = np.greater_equal(np.take(number, bounds.newest), cut)
-    beyond &= bounds.filled
     suffix, prefix = np.take(backward, bounds.oldest), np.take(forward, bounds.newest)
-    suffix *= before
-    prefix *= beyond
+    # Few windows have nothing on one side of their cut.
+    suffix[np.greater_equal(np.take(number, bounds.oldest), cut)] = 0
+    prefix[np.less(np.take(number, bounds.newest), cut)] = 0
+    if not bounds.filled.all():
+        suffix *= bounds.filled
+        prefix *= bounds.filled
     return suffix, prefix
 
 

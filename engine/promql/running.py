@@ -90,6 +90,15 @@ def window_sums(block: Block) -> Pair:
     return window_pair(layout, sums(layout, layout.spread(block.values)))
 
 
+def plain_sums(block: Block) -> Float64Array:
+    """The sum of each window of values of one sign, [S, T]."""
+    layout = block.layout
+    folded = fold_plainly(layout, layout.spread(block.values), np.add, 0.0)
+    found = np.take(folded[1], layout.suffix)
+    found += np.take(folded[0], layout.prefix)
+    return found
+
+
 def window_extremes(block: Block, pick: np.ufunc) -> Float64Array:
     """The extreme of each window, [S, T]; `pick`: np.fmax or np.fmin. NaN if there is no number."""
     layout = block.layout

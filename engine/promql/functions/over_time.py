@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.promql.cells import exact_mean, exact_sum, for_each, gathered, guarded
+from engine.promql.cells import count, exact_mean, exact_sum, for_each, gathered, guarded
 from engine.promql.moments import variances
-from engine.promql.running import window_extremes, window_sums
+from engine.promql.running import plain_sums, window_extremes, window_sums
 from engine.promql.sliding_quantiles import sorted_quantiles, window_quantiles
 from engine.promql.summation import NEUTRAL
 
@@ -46,22 +46,27 @@ def avg_over_time(block: Block) -> Folded:
 
 
 def _sums(block: Block) -> Float64Array:
+    """Plain sums of what has one sign, where nothing cancels; else compensated ones."""
+    values = block.values
+    lowest, highest = float(values.min()), float(values.max())
+    if lowest >= 0 or highest <= 0:
+        return plain_sums(block)
+    mixed = (count(block, values < 0) > 0) & (count(block, values > 0) > 0)
+    return np.where(mixed, _compensated_sums(block, max(highest, -lowest)), plain_sums(block))
+
+
+def _compensated_sums(block: Block, largest: float) -> Float64Array:
     found, lost = window_sums(block)
     found += lost
-    values = block.values
-    if not values.size or values.min() >= 0 or values.max() <= 0:
-        return found
     # What is small beside the block's largest value may be small beside its own window's.
-    least = CANCELLED * max(values.max(), -values.min())
+    least = CANCELLED * largest
     cells = np.flatnonzero((np.abs(found) < least) & (lost != 0) & block.filled)
-    if cells.size:
-        for some in gathered(block, cells, NEUTRAL):
-            chosen = cells[some.cells]
-            own = np.abs(some.values).max(axis=1) * CANCELLED
-            flat = found.reshape(-1)
-            flat[chosen] = np.where(
-                np.abs(flat[chosen]) < own, exact_sum(some.values), flat[chosen]
-            )
+    flat = found.reshape(-1)
+    for some in gathered(block, cells, NEUTRAL):
+        chosen = cells[some.cells]
+        own = np.abs(some.values).max(axis=1) * CANCELLED
+        kept = flat[chosen]
+        flat[chosen] = np.where(np.abs(kept) < own, exact_sum(some.values), kept)
     return found
 
 
