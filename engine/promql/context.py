@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from rules.promql.ast import At, Duration, Expr
     from rules.source import Source, Span
 
+# What is worked on block by block may be this much larger than what is held at once. A day of
+# 100,000 series every 10 s passes; a subquery by the second over days of them does not.
+CELLS_PER_SAMPLE = 20
+
 Partial: TypeAlias = Frame | Scalar | String
 
 
@@ -128,6 +132,10 @@ class Context:
         return self.times.shifted(
             self.times_ms, fixed, 0 if offset is None else offset.milliseconds
         )
+
+    def require_work(self, series: int, span: Span) -> None:
+        """Refuse a selector whose cells, [series, step], are too many even one block at a time."""
+        self.require(series * self.steps // CELLS_PER_SAMPLE, span)
 
     def require(self, samples: int, span: Span) -> None:
         """Refuse an operation before it allocates more than `max_samples`."""

@@ -141,7 +141,10 @@ def count_values(context: Context, node: Aggregate) -> Partial:
             kept = labels.merged({name: text})
             key = grouped_labels(kept, node)
             key = key if node.without and name in node.grouping else key.merged({name: text})
-            tally = counts.setdefault(key, np.zeros(frame.steps))
+            tally = counts.get(key)
+            if tally is None:
+                context.require((len(counts) + 1) * frame.steps, node.span)
+                tally = counts[key] = np.zeros(frame.steps)
             tally += here & (bits == pattern)
             drops[key] = False
     if not counts:

@@ -126,5 +126,8 @@ def rows_of(context: Context, leaf: VectorSelector | MatrixSelector) -> Rows:
 
     shared = context.options.shared
     if shared is None:
-        return select()
-    return shared.rows(leaf, context, (matcher_key(matchers), first, last), select)
+        rows = select()
+    else:
+        rows = shared.rows(leaf, context, (matcher_key(matchers), first, last), select)
+    context.require_work(len(rows.labels), leaf.span)
+    return rows

@@ -46,6 +46,26 @@ def test_a_refusal_says_why_and_where(
         assert expr[caught.value.span.start : caught.value.span.end] == place
 
 
+def test_what_would_take_forever_block_by_block_is_refused_at_once(
+    load: Callable[[str], Data],
+) -> None:
+    data = load("10s\n" + "\n".join(f" w{{n='{n}'}} 1x10" for n in range(100)))
+    nested = "max_over_time(max_over_time(sum(w)[5h:1ms])[5h:1s])"
+    with pytest.raises(EvaluationError, match=TOO_MANY) as caught:
+        data.at(100, nested)
+    assert caught.value.span is not None
+    assert nested[caught.value.span.start : caught.value.span.end] == "w"
+
+
+def test_a_label_for_each_value_is_refused_before_it_fills_the_memory(
+    load: Callable[[str], Data],
+) -> None:
+    data = load("10s\n w{r='a'} 0+1x100\n w{r='b'} 1000+1x100")
+    axis = Axis.span(0, 1_000_000, 10_000)
+    with pytest.raises(EvaluationError, match=TOO_MANY):
+        data.on("count_values('v', w)", axis, Options(max_samples=10_000))
+
+
 def test_the_limit_counts_series_times_steps(load: Callable[[str], Data]) -> None:
     data = load("10s\n w{r='a'} 1x100\n w{r='b'} 1x100")
     axis = Axis.span(0, 1_000_000, 10_000)
