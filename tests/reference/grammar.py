@@ -13,6 +13,8 @@ from tests.promqltest.storage import MemoryStorage
 
 STEP_S = 10
 ITEMS = ["_", "stale", "NaN", "Inf", "-Inf", "0", "1", "2.5", "-3", "7", "8", "9", "1e9", "-0.0"]
+HISTOGRAM = "{{schema:0 sum:1 count:2 buckets:[2]}}"
+OTHER_HISTOGRAM = "{{schema:0 sum:1 count:3 buckets:[3]}}"
 Rows = list[tuple[str, str, str, list[str]]]
 
 SERIES = st.lists(
@@ -27,6 +29,23 @@ SERIES = st.lists(
     ),
     min_size=1,
     max_size=6,
+    unique_by=lambda row: row[:3],
+)
+
+# As SERIES, with native histograms among the floats.
+MIXED = st.lists(
+    st.tuples(
+        st.sampled_from(["a_total", "b_total"]),
+        st.sampled_from("xy"),
+        st.sampled_from("12"),
+        st.lists(
+            st.sampled_from(["_", "stale", "1", "2", "5", HISTOGRAM, OTHER_HISTOGRAM]),
+            min_size=1,
+            max_size=12,
+        ),
+    ),
+    min_size=1,
+    max_size=5,
     unique_by=lambda row: row[:3],
 )
 

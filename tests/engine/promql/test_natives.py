@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from engine.promql.engine import Options
+from engine.promql.engine import EvaluationError, Options, evaluate
 from engine.promql.errors import NeedsNativeHistograms
-from engine.promql.value import Axis
+from engine.promql.value import Axis, Scalar, Vector
+from rules.promql.parser import parse
 from rules.source import Source
+from tests.reference.grammar import MIXED, Rows, expressions, extended, filled, stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.promql.value import Result
+    from rules.promql.ast import Expr
     from tests.engine.promql.conftest import Data
+    from tests.promqltest.storage import MemoryStorage
 
+Column = dict[str, str]
 H = "{{schema:0 sum:1 count:2 buckets:[2]}}"
 OTHER = "{{schema:0 sum:1 count:3 buckets:[3]}}"
 # Floats, then histograms: at 40 s a window of 1 m has both.
@@ -172,3 +181,38 @@ def test_histograms_over_an_axis_are_those_of_its_instants(load: Callable[[str],
         for time in range(0, 61, 5):
             alone = data.at(time, expr)
             assert alone == {name: row[time] for name, row in points.items() if time in row}
+
+
+@settings(max_examples=150, deadline=None)
+@given(series=MIXED, expr=st.one_of(expressions(), extended(), filled()))
+def test_whatever_meets_histograms_over_an_axis_does_so_at_each_instant(
+    series: Rows, expr: str
+) -> None:
+    storage, tree = stored(series), parse(expr)
+    times = range(0, 130_001, 10_000)
+    alone = [result_at(tree, time, storage) for time in times]
+    try:
+        together = evaluate(tree, Axis.span(0, times[-1], 10_000), storage)
+    except EvaluationError:
+        assert None in alone or "@" in expr
+        return
+    if "@" in expr:
+        return
+    assert [column(together, step) for step in range(len(times))] == alone
+
+
+def result_at(tree: Expr, time_ms: int, storage: MemoryStorage) -> Column | None:
+    try:
+        axis = Axis(np.array([time_ms], dtype=np.int64), 0)
+        return column(evaluate(tree, axis, storage), 0)
+    except EvaluationError:
+        return None
+
+
+def column(result: Result, step: int) -> Column:
+    value = result.value
+    if isinstance(value, Scalar):
+        return {"scalar": repr(value.values.tolist()[step])}
+    assert isinstance(value, Vector)
+    rows = zip(value.labels, value.values[:, step].tolist(), value.present[:, step], strict=True)
+    return {str(labels): repr(number) for labels, number, here in rows if here}
