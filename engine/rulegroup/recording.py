@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,14 +19,50 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from engine.rulegroup.rows import Part
-    from engine.series import Int64Array
+    from engine.series import BoolArray, Int64Array
     from rules.model import RecordingRule
 
 SAME_LABELS = "vector contains metrics with the same labelset after applying rule labels"
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The label sets under which rows are written, their order, and all of them."""
+
+    labels: tuple[Labels, ...]
+    order: tuple[int, ...]
+    every: frozenset[Labels]
+
+    @classmethod
+    def of(cls, labels: tuple[Labels, ...]) -> Named:
+        """Label sets in the order of their rows."""
+        order = sorted(range(len(labels)), key=lambda row: labels[row])
+        return cls(labels, tuple(order), frozenset(labels))
+
+
+class Naming:
+    """Names the rows of one rule: from time to time they are the same ones."""
+
+    def __init__(self, rule: RecordingRule) -> None:
+        self._own = {**rule.labels, METRIC_NAME: rule.name}
+        self._rows: tuple[Labels, ...] = ()
+        self._named = Named.of(())
+
+    def named(self, rows: tuple[Labels, ...]) -> Named:
+        """The label set under which each row is written."""
+        if rows is not self._rows:
+            self._named = Named.of(tuple(one.merged(self._own) for one in rows))
+            self._rows = rows
+        return self._named
+
+
 def record(
-    rule: RecordingRule, limit: int, offset_ms: int, state: RuleState, parts: Iterable[Part]
+    rule: RecordingRule,
+    limit: int,
+    offset_ms: int,
+    state: RuleState,
+    parts: Iterable[Part],
+    naming: Naming | None = None,
 ) -> tuple[RuleState, RuleOutput]:
     """Apply the rule's name and labels; a time that fails writes nothing, markers included.
 
@@ -33,6 +70,7 @@ def record(
     """
     output = RuleOutput()
     present = state.series
+    naming = naming or Naming(rule)
     for part in parts:
         output.evaluations += len(part.times_ms)
         output.warnings.update(dict.fromkeys(part.warnings))
@@ -41,10 +79,11 @@ def record(
                 RuleFailure(rule.name, int(part.times_ms[0]), part.error, part.place)
             )
             continue
-        labels = _written(rule, part.rows.labels)
+        named = naming.named(part.rows.labels)
         rows, wrong = part.rows, dict[int, str]()
-        if len(set(labels)) < len(labels):
-            labels, rows, wrong = _merged(labels, rows)
+        if len(named.every) < len(named.labels):
+            labels, rows, wrong = _merged(named.labels, rows)
+            named = Named.of(labels)
         counts = rows.present.sum(axis=0)
         for index in np.flatnonzero(counts > limit).tolist() if limit else ():
             wrong.setdefault(index, f"exceeded limit of {limit} with {counts[index]} series")
@@ -55,15 +94,9 @@ def record(
         good = None if not wrong else np.delete(np.arange(len(part.times_ms)), list(wrong))
         if good is None or good.size:
             times_ms = part.times_ms if good is None else part.times_ms[good]
-            series, present = _write(labels, rows, times_ms - offset_ms, good, present)
+            series, present = _write(named, rows, times_ms - offset_ms, good, present)
             output.series.extend(series)
     return RuleState(series=present), output
-
-
-def _written(rule: RecordingRule, labels: Sequence[Labels]) -> tuple[Labels, ...]:
-    """The label set under which each row is written."""
-    own = {**rule.labels, METRIC_NAME: rule.name}
-    return tuple(one.merged(own) for one in labels)
 
 
 def _merged(
@@ -87,7 +120,7 @@ def _merged(
 
 
 def _write(
-    labels: Sequence[Labels],
+    named: Named,
     rows: Vector,
     stamps: Int64Array,
     good: npt.NDArray[np.intp] | None,
@@ -97,18 +130,18 @@ def _write(
 
     Series that are written at the same times share their timestamps.
     """
+    every_value, every_present = rows.values, rows.present
+    if good is not None:
+        every_value, every_present = every_value[:, good], every_present[:, good]
+    throughout: BoolArray = np.asarray(every_present.all(axis=1))
     shared: dict[bytes, Int64Array] = {}
     series = []
-    still = set()
-    for row in sorted(range(len(labels)), key=lambda row: labels[row]):
-        own, values, present = labels[row], rows.values[row], rows.present[row]
-        if good is not None:
-            values, present = values[good], present[good]
-        if present[-1]:
-            still.add(own)
-        if present.all():
+    for row in named.order:
+        own, values = named.labels[row], every_value[row]
+        if throughout[row]:
             series.append(Series(own, stamps, values))
             continue
+        present = every_present[row]
         before = np.concatenate(([own in previous], present[:-1]))
         gone = before & ~present
         written = present | gone
@@ -119,8 +152,12 @@ def _write(
             if key not in shared:
                 shared[key] = stamps[written]
             series.append(Series(own, shared[key], column[written]))
-    series.extend(
-        Series(own, stamps[:1], np.array([STALE_NAN]))
-        for own in sorted(previous.difference(labels))
-    )
-    return series, frozenset(still)
+    if previous is not named.every:
+        series.extend(
+            Series(own, stamps[:1], np.array([STALE_NAN]))
+            for own in sorted(previous.difference(named.every))
+        )
+    if throughout.all():
+        return series, named.every
+    last = np.flatnonzero(every_present[:, -1]).tolist()
+    return series, frozenset(named.labels[row] for row in last)

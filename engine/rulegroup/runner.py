@@ -17,7 +17,7 @@ from engine.evidence import EvidenceCollector
 from engine.rulegroup.alerting import watch
 from engine.rulegroup.output import RuleFailure, RuleOutput
 from engine.rulegroup.queries import query_at
-from engine.rulegroup.recording import record
+from engine.rulegroup.recording import Naming, record
 from engine.rulegroup.rows import evaluate_parts, fault
 from engine.rulegroup.state import GroupState, RuleState, adopt, disband, rule_keys
 from engine.series import STALE_NAN, Queryable, Sample
@@ -91,6 +91,7 @@ class RuleRunner:
     is_replay: bool = False
     is_read: bool = True
     context: AlertContext | None = field(init=False, default=None)
+    naming: Naming | None = field(init=False, default=None)
     evidence: EvidenceCollector = field(init=False)
 
     def __post_init__(self) -> None:
@@ -131,7 +132,10 @@ class RuleRunner:
             )
         elif not isinstance(self.rule, AlertingRule):
             limit = self.group.limit
-            self.state, output = record(self.rule, limit, self.offset_ms, self.state, parts)
+            self.naming = self.naming or Naming(self.rule)
+            self.state, output = record(
+                self.rule, limit, self.offset_ms, self.state, parts, self.naming
+            )
         return output
 
 

@@ -22,11 +22,13 @@ _FREE = -1
 class Block:
     """Times in increasing order; not thread-safe, the store's lock guards it."""
 
-    __slots__ = ("_columns", "_ids", "_present", "_times", "_values", "rows")
+    __slots__ = ("_columns", "_ids", "_last", "_present", "_times", "_values", "rows")
 
     def __init__(self, columns: int) -> None:
         self.rows = 0
         self._columns: dict[int, int] = {}
+        # The ids written last and their columns: the next flush nearly always has the same.
+        self._last: tuple[Int64Array | None, Int64Array] = (None, np.empty(0, dtype=np.int64))
         self._times: Int64Array = np.empty(ROWS, dtype=np.int64)
         self._values: Float64Array = np.empty((ROWS, columns), dtype=np.float64)
         self._present: BoolArray = np.zeros((ROWS, columns), dtype=np.bool_)
@@ -57,13 +59,18 @@ class Block:
         """Memory held by the arrays."""
         return self._values.nbytes + self._present.nbytes + self._times.nbytes + self._ids.nbytes
 
-    def put(self, time_ms: int, ids: Sequence[int], values: Float64Array) -> list[int]:
+    def put(self, time_ms: int, ids: Int64Array, values: Float64Array) -> list[int]:
         """Set `values[i]` of series `ids[i]` at a time; returns the series new to this block."""
-        fresh = [own for own in ids if own not in self._columns]
-        if fresh:
-            self._widen(fresh)
+        fresh: list[int] = []
+        last_ids, columns = self._last
+        if ids is not last_ids:
+            numbers = ids.tolist()
+            fresh = [own for own in numbers if own not in self._columns]
+            if fresh:
+                self._widen(fresh)
+            columns = np.array([self._columns[own] for own in numbers], dtype=np.int64)
+            self._last = (ids, columns)
         row = self._row(time_ms)
-        columns = np.array([self._columns[own] for own in ids], dtype=np.int64)
         self._values[row, columns] = values
         self._present[row, columns] = True
         return fresh
@@ -87,6 +94,7 @@ class Block:
     def forget(self, series_id: int) -> None:
         """Drop a series' column."""
         column = self._columns.pop(series_id, None)
+        self._last = (None, self._last[1])
         if column is not None:
             self._present[:, column] = False
             self._ids[column] = _FREE

@@ -233,3 +233,17 @@ def test_select_agrees_with_a_dict_of_lists(
     assert found == expected
     assert list(found) == list(expected)
     assert store.dropped_total["out_of_order"] == dropped
+
+
+def test_flushes_of_the_same_series_are_known_by_their_labels_until_one_is_given_up() -> None:
+    store = Store(max_series=2)
+    labels = (Labels.of(__name__="a"), Labels.of(__name__="b"))
+    for time_ms in (1000, 2000, 2000, 3000):
+        store.append(Flush(time_ms, labels, np.array([time_ms, STALE_NAN])))
+    assert store.dropped_total == {"out_of_order": 2}
+    store.append(Flush(4000, (Labels.of(__name__="c"),), np.array([1.0])))
+    assert store.dropped_total["evicted_series"] == 1
+    store.append(Flush(5000, labels, np.array([5000.0, 6.0])))
+    assert store.dropped_total["series_limit"] == 1
+    found = {one.labels.name: one.values.tolist() for one in store.select((), 0, 9000)}
+    assert found == {"a": [1000, 2000, 3000, 5000], "c": [1]}
