@@ -16,7 +16,7 @@ from engine.promql.errors import NEEDS_HISTOGRAMS, EvaluationError, NeedsNativeH
 from engine.promql.value import Scalar, Vector
 from engine.ruletest.comparison import Sample, compare_alerts, compare_samples
 from engine.ruletest.loader import load_suite
-from engine.ruletest.simulation import simulate
+from engine.ruletest.simulation import MOST_EVALUATIONS, evaluations, simulate
 from engine.ruletest.verdict import (
     Failure,
     ScenarioVerdict,
@@ -123,7 +123,14 @@ def run_scenario(
     groups: tuple[Group, ...],
     coverage: Coverage | None = None,
 ) -> ScenarioVerdict:
-    """Simulate one test and check everything that it expects."""
+    """Simulate one test and check everything that it expects.
+
+    Raises ProblemsError for more evaluations than anybody means.
+    """
+    if evaluations(scenario, suite.evaluation_interval_ms) > MOST_EVALUATIONS:
+        message = f"more than {MOST_EVALUATIONS:,} evaluations up to the last eval_time"
+        hint = "a longer evaluation_interval, or an earlier eval_time"
+        raise ProblemsError([Problem(suite.source, scenario.span, message, hint, "time")])
     started = time.perf_counter()
     simulation = simulate(scenario, groups, suite.evaluation_interval_ms)
     checks = _Checks(suite, simulation)

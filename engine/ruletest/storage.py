@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from engine.labels import Labels
     from engine.ruletest.model import Scenario
+    from engine.series import Int64Array
     from rules.promql.ast import Matcher
 
 
@@ -65,16 +66,19 @@ class ScenarioStorage:
 
 def _input_series(scenario: Scenario, last_ms: int) -> list[Series]:
     """Sorted by labels; a series that is given twice is what it is given as last."""
+    visible = max(0, (last_ms - scenario.start_ms) // scenario.interval_ms + 1)
     longest = max((len(one.sequence.values) for one in scenario.series), default=0)
-    steps = np.arange(longest, dtype=np.int64) * scenario.interval_ms + scenario.start_ms
-    visible = int(np.searchsorted(steps, last_ms, side="right"))
+    steps = np.arange(min(longest, visible), dtype=np.int64) * scenario.interval_ms
+    steps += scenario.start_ms
+    # Series of one length share their timestamps.
+    shared: dict[int, Int64Array] = {}
     last: dict[Labels, Series] = {}
     for one in scenario.series:
         present = one.sequence.present[:visible]
         texts = None
         if one.sequence.histograms:
             texts = np.array(one.sequence.histograms, dtype=np.object_)[:visible]
-        stamps, values = steps[: len(present)], one.sequence.values[:visible]
-        whole = Series(one.labels, stamps, values, texts)
+        stamps = shared.setdefault(len(present), steps[: len(present)])
+        whole = Series(one.labels, stamps, one.sequence.values[:visible], texts)
         last[one.labels] = whole if present.all() and texts is None else whole.picked(present)
     return [series for _, series in sorted(last.items()) if len(series.values)]

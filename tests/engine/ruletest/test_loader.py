@@ -58,6 +58,14 @@ def test_numbers_are_those_of_yaml_as_go_reads_it(text: str, value: float | None
     assert read_number(text) == value
 
 
+def test_a_test_that_would_never_end_is_refused_at_its_place() -> None:
+    text = "tests: [{name: long, promql_expr_test: [{expr: x, eval_time: 200y}]}]"
+    suite = read_suite(Source("t.yaml", text))
+    with pytest.raises(ProblemsError) as caught:
+        run_scenario(suite, suite.scenarios[0], ())
+    assert "t.yaml:1:16: more than 10,000,000 evaluations" in str(caught.value)
+
+
 EXAMPLE = (Path(__file__).resolve().parents[2] / "rules/packs/gpu.test.yaml").read_text()
 PIECES = [
     "{",

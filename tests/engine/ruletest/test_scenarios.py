@@ -242,3 +242,16 @@ tests:
 """,
     )
     assert verdict.failures == ()
+
+
+def test_samples_far_beyond_all_time_are_simply_not_reached(run: Run) -> None:
+    verdict = run(
+        "groups: []",
+        """
+tests:
+- interval: 200y
+  input_series: [{series: x, values: 1+1x100000}]
+  promql_expr_test: [{expr: x, eval_time: 1m, exp_samples: [{labels: x, value: 1}]}]
+""",
+    )
+    assert verdict.failures == ()
