@@ -52,6 +52,9 @@ def binary(context: Context, node: Binary) -> Partial:
 def _of_scalars(node: Binary, lhs: Float64Array, rhs: Float64Array) -> Float64Array:
     if node.op in COMPARISONS:
         return COMPARISONS[node.op](lhs, rhs).astype(np.float64)
+    if node.op not in ARITHMETIC:
+        message = f'operator "{node.op}" not allowed for scalar operations'
+        raise EvaluationError(message, node.op_span)
     return ARITHMETIC[node.op](lhs, rhs)
 
 

@@ -29,6 +29,9 @@ REFUSED = [
     ("topk(NaN, w)", "Parameter value is NaN", "NaN"),
     ("topk(1e30, w)", "Scalar value 1e+30 overflows int64", "1e30"),
     (r"count_values('a\xc5z', w)", "invalid label name", r"'a\xc5z'"),
+    ("1 </ 2", 'operator "</" not allowed for scalar operations', "</"),
+    ("count_over_time(w[step()])", "the duration must be greater than 0", "step()"),
+    ("w offset (1m / step())", "division by zero in a duration", "/"),
     ("double_exponential_smoothing(w[1m], 2, 0.5)", "invalid smoothing factor", None),
 ]
 
