@@ -275,6 +275,21 @@ def parts_of(context: Context, expr: Expr) -> tuple[tuple[Labels, ...], Iterable
         how = None
     if how is None:
         frame = context.frame(expr)
-        return frame.labels, (Part(0, frame),)
+        return frame.labels, _cut(frame, context.options.block_cells)
     execution = Execution.of(context, how)
     return execution.rows.labels, execution.parts()
+
+
+def _cut(frame: Frame, cells: int) -> Iterable[Part]:
+    """A finished vector in parts that stay in cache while they are worked on."""
+    rows, height = len(frame.labels), max(1, cells // max(1, frame.steps))
+    if rows <= height or frame.histograms is not None or frame.steps == 1:
+        return (Part(0, frame),)
+    cuts = (slice(start, start + height) for start in range(0, rows, height))
+    return (
+        Part(
+            cut.start,
+            Frame(frame.labels[cut], frame.values[cut], frame.present[cut], frame.drops[cut]),
+        )
+        for cut in cuts
+    )

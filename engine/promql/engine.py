@@ -24,6 +24,7 @@ from engine.promql.functions.shapes import unwrapped, windows_of
 from engine.promql.functions.table import IMPLEMENTATIONS
 from engine.promql.naming import finish, unnamed
 from engine.promql.natives import refuse
+from engine.promql.sharing import Sharing
 from engine.promql.steps import evaluate_by_step, sees_the_future
 from engine.promql.tall import by_levels, shape_of
 from engine.promql.value import Axis, Matrix, Result, String, Value
@@ -73,6 +74,8 @@ def evaluate(
     if axis.rule and sees_the_future(expr, first):
         alone = replace(options, shared=None)
         return evaluate_by_step(evaluate, expr, axis, queryable, alone)
+    if options.shared is None and times.size > 1:
+        options = replace(options, shared=Sharing((expr,)))
     notes = Annotations(options.source)
     step_ms = 0 if axis.rule else axis.step_ms
     dispatch = by_levels(shape, _evaluate, _evaluate_node) if shape.high else _evaluate
@@ -134,7 +137,7 @@ def _evaluate_node(expr: Expr, context: Context) -> Partial:
         case VectorSelector(modifier="smoothed"):
             return smoothed_instant(context, expr)
         case VectorSelector():
-            return selection.instant(context, expr).frame
+            return selection.instant(context, expr, timed=False).frame
         case Unary():
             return unary(context, expr)
         case Binary():

@@ -31,8 +31,8 @@ class Selected:
     sample_times_ms: Int64Array
 
 
-def instant(context: Context, selector: VectorSelector) -> Selected:
-    """The newest sample of each series in (t - look-back, t], at each step.
+def instant(context: Context, selector: VectorSelector, *, timed: bool = True) -> Selected:
+    """The newest sample of each series in (t - look-back, t], at each step; its time if `timed`.
 
     Left-open, as in Prometheus 3. A series whose newest sample is a staleness marker is absent.
     """
@@ -41,24 +41,26 @@ def instant(context: Context, selector: VectorSelector) -> Selected:
     rows = rows_of(context, selector)
     shape = (len(rows.labels), context.steps)
     context.require(shape[0] * shape[1], selector.span)
-    values = np.zeros(shape)
-    present = np.zeros(shape, dtype=np.bool_)
-    times = np.zeros(shape, dtype=np.int64)
-    histograms = None
-    for origin, group in zip(rows.groups, rows.samples(), strict=True):
-        newest = np.searchsorted(group.timestamps_ms, at, side="right") - 1
-        index = np.maximum(newest, 0)
-        sampled = group.timestamps_ms[index]
-        seen = (newest >= 0) & (sampled > at - lookback)
-        # take() copies bits: the marker must not pass through arithmetic before it is tested.
-        found = np.take(group.values, index, axis=1)
-        alive = seen & ~stale_mask(found)
-        values[group.rows] = np.where(alive, found, 0.0)
-        present[group.rows] = alive
-        times[group.rows] = sampled
-        if origin.series is not None:
-            histograms = natives.mark(histograms, origin, index, shape)
+    values, present = np.zeros(shape), np.zeros(shape, dtype=np.bool_)
+    times = np.zeros(shape if timed else (0, 0), dtype=np.int64)
     drops = (False,) * shape[0]
+    groups = tuple(rows.samples())
+    # The look-back is a window too, staleness markers included.
+    cache = context.times.bounds
+    seen = Windows(rows.labels, drops, groups, context.times_ms, at, lookback, cache)
+    for numbers, block in seen.blocks():
+        # take() copies bits: the marker must not pass through arithmetic before it is tested.
+        found = block.newest()
+        alive = block.filled & ~stale_mask(found)
+        values[numbers] = found if alive.all() else np.where(alive, found, 0.0)
+        present[numbers] = alive
+        if timed:
+            times[numbers] = block.bounds.times_at(block.bounds.newest)
+    histograms = None
+    for group in rows.groups:
+        if group.series is not None:
+            newest = np.searchsorted(group.timestamps_ms, at, side="right") - 1
+            histograms = natives.mark(histograms, group, np.maximum(newest, 0), shape)
     return Selected(Frame(rows.labels, values, present, drops, histograms=histograms), times)
 
 

@@ -31,7 +31,7 @@ from rules.promql.types import type_of
 from rules.promql.walk import walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from engine.promql.context import Context, Partial
     from engine.promql.rows import Rows
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 256 * 2**20
 # A part is worth holding if there is room for a few of its size.
-SHARES = 4
+SHARES = 3
 # Small results take little memory but time to look through.
 MOST_HELD = 512
 # Larger trees are written by programs; telling their parts apart would take long.
-MOST_NODES = 500
+MOST_NODES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,9 @@ class Sharing:
     _rows: _Cache = field(init=False)
 
     def __post_init__(self) -> None:
-        self._parts = _common_parts(self.trees)
-        self._leaves = _common_leaves(self.trees)
+        small = [tree for tree in self.trees if sum(1 for _ in walk(tree)) <= MOST_NODES]
+        self._parts = _common_parts(small)
+        self._leaves = _common_leaves(small)
         self._results, self._rows = _Cache(self.most_bytes), _Cache(self.most_bytes)
 
     def has(self, expr: Expr) -> bool:
@@ -215,16 +216,15 @@ def _candidates(tree: Expr, enter: Callable[[str], bool]) -> Iterator[tuple[Expr
             pending += reversed(children(node))
 
 
-def _common_parts(trees: Iterable[Expr]) -> dict[int, _Part]:
-    small = [tree for tree in trees if sum(1 for _ in walk(tree)) <= MOST_NODES]
+def _common_parts(trees: Sequence[Expr]) -> dict[int, _Part]:
     texts: Counter[str] = Counter()
-    for tree in small:
+    for tree in trees:
         # What only ever occurs inside of another shared part is computed once anyway.
         for _, text in _candidates(tree, lambda text: texts[text] == 1):
             texts[text] += 1
     return {
         id(node): _Part(text, tuple(one.span.start for one in walk(node)))
-        for tree in small
+        for tree in trees
         for node, text in _candidates(tree, lambda _: True)
         if texts[text] > 1
     }
