@@ -14,6 +14,7 @@ import numpy as np
 
 from engine.promql.errors import NEEDS_HISTOGRAMS, EvaluationError, NeedsNativeHistograms
 from engine.promql.value import Scalar, Vector
+from engine.rulegroup.dependencies import reads_in, reads_of
 from engine.ruletest.comparison import Sample, compare_alerts, compare_samples
 from engine.ruletest.loader import load_suite
 from engine.ruletest.simulation import MOST_EVALUATIONS, evaluations, simulate
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from engine.ruletest.model import AlertCheck, ExpressionCheck, RuleFilePattern, Scenario, Suite
     from engine.ruletest.simulation import FailedRule, Simulation
     from engine.series import Series
-    from rules.model import Group
+    from rules.model import Group, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +161,20 @@ class _Checks:
     simulation: Simulation
     failures: list[Failure] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    undecided: list[Rule] = field(default_factory=list)
 
-    @property
-    def undecided(self) -> bool:
-        """Whether a rule would have needed native histograms: what follows from it is unknown."""
-        return any(NEEDS_HISTOGRAMS in message for _, message in self.simulation.failures)
+    def __post_init__(self) -> None:
+        """Rules that would have needed native histograms, and those that read them, and so on."""
+        rules = [runner.rule for runner in self.simulation.runners]
+        known = [
+            failed.rule
+            for (_, message), failed in self.simulation.failures.items()
+            if NEEDS_HISTOGRAMS in message
+        ]
+        while known:
+            self.undecided += known
+            unknown = [rule for rule in rules if rule not in self.undecided]
+            known = [r for r in unknown if any(map(reads_of(r).touches, self.undecided))]
 
     def rule_failed(self, failed: FailedRule) -> None:
         if NEEDS_HISTOGRAMS in failed.failure.message:
@@ -182,12 +192,12 @@ class _Checks:
 
     def alerts(self, check: AlertCheck) -> None:
         subject = f"alert {check.alertname} at {format_duration(check.eval_time_ms)}"
+        if any(rule.name == check.alertname for rule in self.undecided):
+            self.skipped.append(Skipped(self.suite.source, check.span, subject))
+            return
         firing = self.simulation.firing_at(check.eval_time_ms, check.alertname)
         differences = compare_alerts(check.expected, firing)
         if not differences:
-            return
-        if self.undecided:
-            self.skipped.append(Skipped(self.suite.source, check.span, subject))
             return
         message = _told(len(check.expected), len(firing), len(differences), "alert", "firing")
         hint = self._alert_hint(check)
@@ -219,6 +229,9 @@ class _Checks:
         at = format_duration(check.eval_time_ms)
         subject = f"expression '{shorten(check.expression.text)}' at {at}"
         source = self.suite.source
+        if any(map(reads_in(check.expression.tree).touches, self.undecided)):
+            self.skipped.append(Skipped(source, check.span, subject))
+            return
         try:
             got = _samples(self.simulation, check)
         except NeedsNativeHistograms:
@@ -231,9 +244,6 @@ class _Checks:
             return
         differences = compare_samples(check.expected, got, fuzzy=self.suite.fuzzy)
         if not differences:
-            return
-        if self.undecided:
-            self.skipped.append(Skipped(source, check.span, subject))
             return
         message = _told(len(check.expected), len(got), len(differences), "sample", "there")
         hint = ""

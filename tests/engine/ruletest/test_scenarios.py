@@ -255,3 +255,36 @@ tests:
 """,
     )
     assert verdict.failures == ()
+
+
+def test_only_what_follows_from_a_native_histogram_is_left_undecided(run: Run) -> None:
+    rules = """
+groups:
+- name: a
+  rules:
+  - {record: r, expr: sum(h)}
+  - {record: s, expr: r * 2}
+  - {alert: A, expr: s > 1}
+  - {alert: B, expr: x > 1}
+"""
+    verdict = run(
+        rules,
+        """
+tests:
+- input_series:
+  - {series: h, values: '{{count:2 sum:3}}x5'}
+  - {series: x, values: 1x5}
+  alert_rule_test:
+  - {eval_time: 1m, alertname: A}
+  - {eval_time: 1m, alertname: B, exp_alerts: [{}]}
+  promql_expr_test:
+  - {expr: s, exp_samples: [{labels: s, value: 1}]}
+  - {expr: h, exp_samples: [{labels: h, value: 3}]}
+  - {expr: h, exp_samples: [{labels: h, histogram: '{{sum:3 count:2}}'}]}
+  - {expr: x, exp_samples: [{labels: x, histogram: '{{count:1}}'}]}
+  - {expr: count(h), exp_samples: [{value: 1}]}
+""",
+    )
+    subjects = [failure.subject for failure in verdict.failures]
+    assert subjects == ["alert B at 1m", "expression 'h' at 0s", "expression 'x' at 0s"]
+    assert [one.subject for one in verdict.skipped] == ["alert A at 1m", "expression 's' at 0s"]
