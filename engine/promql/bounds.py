@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 IndexArray: TypeAlias = npt.NDArray[np.intp]
 
 # The time of a sample that only fills a shorter series up. Later than any window.
-NEVER = 2**62
+NEVER = 2**52
 
 # Up to here, comparing every sample with every edge is quicker than counting in bins.
 FEW_EDGES = 8
@@ -148,7 +148,8 @@ class Bounds:
     """Windows over series that share timestamps, or over rows with timestamps of their own.
 
     `timestamps_ms` is [N], and everything per window [T]; or it is [S, N], each row filled up from
-    its size on, and everything per window [S, T]. Window j holds samples lo … hi - 1.
+    its size on, and everything per window [S, T]. Window j holds samples lo … hi - 1. What is
+    worked out from there needs one sample at least.
     """
 
     timestamps_ms: Int64Array
@@ -198,9 +199,6 @@ class Bounds:
         # As floats, which hold every time exactly up to 2^53 ms.
         times = self.timestamps_ms.astype(np.float64)
         end = self.edges.end_ms.astype(np.float64)
-        if not times.size:
-            none = np.zeros(self.lo.shape)
-            return Reach(none, none, none)
         first, last = np.take(times, self.oldest), np.take(times, self.newest)
         sampled = last - first
         sampled /= 1000
@@ -223,9 +221,6 @@ class Bounds:
         Some sample where there is none.
         """
         cuts = self.cuts
-        if not self.timestamps_ms.size:
-            none = np.zeros(self.lo.shape, dtype=np.intp)
-            return none, none
         return np.take(cuts.last, self.oldest), np.take(cuts.first, self.newest)
 
     @cached_property
@@ -248,7 +243,7 @@ class Bounds:
     def bins(self) -> Bins | None:
         """Which step brings each sample into a window; None unless steps divide the windows."""
         edges, times = self.edges, np.atleast_2d(self.timestamps_ms)
-        if not edges.step_ms or edges.range_ms % edges.step_ms or not times.size:
+        if not edges.step_ms or edges.range_ms % edges.step_ms:
             return None
         apart = edges.range_ms // edges.step_ms
         first = int(edges.end_ms[0]) - edges.range_ms
@@ -274,7 +269,7 @@ class Bounds:
     @cached_property
     def oldest(self) -> IndexArray:
         """Where each window's first sample is: a column if shared, else a flat place."""
-        inside = np.minimum(self.lo, max(0, self.timestamps_ms.shape[-1] - 1))
+        inside = np.minimum(self.lo, self.timestamps_ms.shape[-1] - 1)
         return inside if self.shared else self.place(inside)
 
     @cached_property
@@ -285,6 +280,4 @@ class Bounds:
 
     def times_at(self, place: IndexArray) -> Int64Array:
         """The times of samples given by `oldest` or `newest`."""
-        if not self.timestamps_ms.size:
-            return np.zeros(place.shape, dtype=np.int64)
         return np.take(self.timestamps_ms, place)

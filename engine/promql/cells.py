@@ -51,7 +51,7 @@ def gathered(block: Block, cells: IndexArray, fill: float) -> Iterator[Gathered]
         if int(widths[some].min()) < width:
             exists = offsets[:width] < widths[some, None]
             np.minimum(index, flat.size - 1, out=index)
-        values = np.take(flat, index) if flat.size else np.empty(index.shape)
+        values = np.take(flat, index)
         if exists is not None:
             values[~exists] = fill
         yield Gathered(some, columns[some], values, exists)

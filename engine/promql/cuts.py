@@ -133,12 +133,6 @@ class Cuts:
     def of(cls, bounds: Bounds) -> Cuts:
         """Cut the windows of these bounds."""
         times, range_ms, sizes = bounds.timestamps_ms, bounds.edges.range_ms, bounds.sizes
-        if not times.size:
-            empty = np.zeros(times.shape, dtype=np.intp)
-            none = np.zeros(bounds.lo.shape, dtype=np.intp)
-            flat = empty.ravel()
-            stairs = Stairs.of(flat)
-            return cls(empty, empty, none, none, stairs, None, flat, flat, bounds.shared)
         parts = stretches(range_ms)
         # At a cut a stretch ends: the sample there belongs before it.
         number = times - 1

@@ -222,13 +222,11 @@ class Block:
         return self.bounds.hi
 
     def _place(self, index: IndexArray) -> IndexArray:
-        inside = np.clip(index, 0, max(0, self.values.shape[1] - 1))
+        inside = np.clip(index, 0, self.values.shape[1] - 1)
         return inside if self.bounds.shared else self.bounds.place(inside)
 
     def pick(self, values: Float64Array, place: IndexArray) -> Float64Array:
         """What is known per sample, [S, N], at `bounds.oldest` or `newest`: [S, T]."""
-        if not values.shape[1]:
-            return np.zeros(self.shape)
         if place.ndim == 1:
             return np.take(values, place, axis=1)
         return np.take(values, place)
