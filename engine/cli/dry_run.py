@@ -63,6 +63,11 @@ class DryRunCommand:
             help="drop metric names at once, as Prometheus 2 did",
         )
         parser.add_argument(
+            "--start-timestamps",
+            action="store_true",
+            help="let start timestamps in the data tell of counter resets",
+        )
+        parser.add_argument(
             "--fail-on-alert", action="store_true", help="exit 1 if any alert fires"
         )
         parser.add_argument("--format", choices=("table", "json"), default="table")
@@ -89,7 +94,7 @@ def _replay(args: argparse.Namespace, clock: Timing) -> ReplayResult:
     with clock.part(timing.READ):
         data = open_noticed(args.data)
         start_ms, end_ms = read_range(args, data)
-    options = _options(args.config, delayed_name_removal=not args.no_delayed_name_removal)
+    options = _options(args)
     with _progress() as progress, clock.part(timing.ALERT_STATE):
         return replay(
             files,
@@ -114,8 +119,13 @@ def _interval(text: str) -> int:
     return interval_ms
 
 
-def _options(config: str | None, *, delayed_name_removal: bool) -> GroupOptions:
-    engine = Options(delayed_name_removal=delayed_name_removal, workers=workers_at_hand())
+def _options(args: argparse.Namespace) -> GroupOptions:
+    config: str | None = args.config
+    engine = Options(
+        delayed_name_removal=not args.no_delayed_name_removal,
+        start_timestamps=args.start_timestamps,
+        workers=workers_at_hand(),
+    )
     if config is None:
         return GroupOptions(engine=engine)
     # pydantic is slow to import, and most dry-runs need no configuration.

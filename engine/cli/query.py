@@ -65,6 +65,11 @@ class QueryCommand:
             action="store_true",
             help="drop metric names at once, as Prometheus 2 did",
         )
+        parser.add_argument(
+            "--start-timestamps",
+            action="store_true",
+            help="let start timestamps in the data tell of counter resets",
+        )
         parser.add_argument("--format", choices=("table", "json"), default="table")
         parser.add_argument("--timing", action="store_true", help=timing.HELP)
 
@@ -84,6 +89,7 @@ class QueryCommand:
         options = Options(
             lookback_ms=_duration("--lookback", args.lookback),
             delayed_name_removal=not args.no_delayed_name_removal,
+            start_timestamps=args.start_timestamps,
             source=source,
             workers=workers_at_hand(),
         )

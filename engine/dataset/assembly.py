@@ -6,7 +6,7 @@ read: only what is out of order is sorted, and only what is in pieces is copied.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from engine.series import Series
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from engine.labels import Labels
     from engine.series import Float64Array, Int64Array
@@ -103,6 +103,9 @@ class Assembly:
     def __init__(self) -> None:
         self._numbers: dict[Labels, int] = {}
         self._pieces: list[list[_Piece]] = []
+        # What few samples have, by series number and time: a native histogram's text, or None,
+        # and a start timestamp, or 0.
+        self._more: dict[int, dict[int, tuple[str | None, int]]] = {}
         self._rows = 0
 
     def number(self, labels: Labels) -> int:
@@ -143,11 +146,25 @@ class Assembly:
             self._pieces[number].append(_Piece(times_ms[low:high], values[low:high], where))
         self._rows += edges[-1]
 
-    def add_series(self, labels: Labels, times_ms: Int64Array, values: Float64Array) -> None:
-        """Add samples of one series."""
-        if times_ms.size:
-            self._pieces[self.number(labels)].append(_Piece(times_ms, values, self._rows))
-            self._rows += times_ms.size
+    def add_series(self, labels: Labels, series: Series) -> None:
+        """Add the samples of one series under these labels."""
+        times_ms = series.timestamps_ms
+        if not times_ms.size:
+            return
+        number = self.number(labels)
+        self._pieces[number].append(_Piece(times_ms, series.values, self._rows))
+        self._rows += times_ms.size
+        if not series.is_plain:
+            none = [None] * times_ms.size
+            texts = none if series.histograms is None else series.histograms.tolist()
+            starts = [0] * times_ms.size if series.starts_ms is None else series.starts_ms.tolist()
+            for time, text, start in zip(times_ms.tolist(), texts, starts, strict=True):
+                self.note(number, time, text, start)
+
+    def note(self, number: int, time_ms: int, text: str | None, start_ms: int) -> None:
+        """Say what a sample has beside its value: the text of a histogram, a start timestamp."""
+        if text is not None or start_ms:
+            self._more.setdefault(number, {}).setdefault(time_ms, (text, start_ms))
 
     def skip(self, rows: int) -> None:
         """Rows that were left out, so that those after them keep their place."""
@@ -166,7 +183,9 @@ class Assembly:
             if not (times_ms[1:] > times_ms[:-1]).all():
                 times_ms, values, clash = _settled(labels, pieces, times_ms, values)
                 clashes.append(clash)
-            found.append(Series(labels, sharing.shared(times_ms), values))
+            series = Series(labels, sharing.shared(times_ms), values)
+            more = self._more.get(number)
+            found.append(series if more is None else _with_more(series, more))
         conflicts = [clash.conflict for clash in clashes if clash.conflict is not None]
         return Assembled(
             tuple(found),
@@ -191,6 +210,21 @@ def _order(numbers: Int64Array, count: int) -> Order:
         high = (numbers // _RADIX).astype(np.uint16)
         order = order[np.argsort(high[order], kind="stable")]
     return order
+
+
+def _with_more(series: Series, more: Mapping[int, tuple[str | None, int]]) -> Series:
+    """The series with what some of its samples have beside their values."""
+    nothing = (None, 0)
+    own = [more.get(time, nothing) for time in series.timestamps_ms.tolist()]
+    histograms = starts = None
+    # Of a float and a histogram at one time the first was kept, and only a histogram is a NaN.
+    native = np.isnan(series.values) & np.array([text is not None for text, _ in own])
+    if native.any():
+        texts = [text if here else None for (text, _), here in zip(own, native, strict=True)]
+        histograms = np.array(texts, dtype=np.object_)
+    if any(start for _, start in own):
+        starts = np.array([start for _, start in own], dtype=np.int64)
+    return replace(series, histograms=histograms, starts_ms=starts)
 
 
 def _joined(pieces: list[_Piece]) -> tuple[Int64Array, Float64Array]:

@@ -212,10 +212,10 @@ def merge(datasets: Sequence[MemoryDataset], path: str) -> MemoryDataset:
     assembly = Assembly()
     for dataset in datasets:
         for series in dataset.series:
-            assembly.add_series(series.labels, series.timestamps_ms, series.values)
+            assembly.add_series(series.labels, series)
         for series in dataset.derived:
             labels = series.labels.merged({DERIVED: "1"})
-            assembly.add_series(labels, series.timestamps_ms, series.values)
+            assembly.add_series(labels, series)
     found = assembly.build()
     told = [notice for one in datasets for notice in one.notices]
     told += found.notices(lambda _: path)

@@ -2,7 +2,9 @@
 
 Formats: the OpenMetrics 1.0 specification (seconds, ends with `# EOF`) and Prometheus' text
 exposition format 0.0.4 (milliseconds). Histograms and summaries are the classic series that their
-lines spell; exemplars are read over. A sample without a timestamp has no place in recorded data.
+lines spell; exemplars are read over. Of OpenMetrics 2.0 native histograms (`{count:2,...}` as a
+value) and start timestamps (`st@` and a time, after the sample's own) are read too. A sample
+without a timestamp has no place in recorded data.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ if TYPE_CHECKING:
     from engine.series import Series
 
 _BLOCK = r'\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}'
+# The value of a native histogram: `{count:12,sum:3.4,schema:0,positive_spans:[0:2],...}`.
+_NATIVE = r"\{\w+:[^{}\"=]*\}"
 _SAMPLE = re.compile(
-    rf"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)?\s*({_BLOCK})?\s*(?<=[\s}}])([^\s#]+)(?:\s+([^\s#]+))?"
-    r"\s*(?:#\s*\{.*)?"
+    rf"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)?\s*((?!{_NATIVE}){_BLOCK})?\s*(?<=[\s}}])"
+    rf"({_NATIVE}|[^\s#{{]+)(?:\s+([^\s#]+?))?(?:\s+st@([^\s#]+))?\s*(?:#\s*\{{.*)?"
 )
 _LABEL = re.compile(
     r'\s*(?:"((?:[^"\\]|\\.)*)"|([a-zA-Z_][a-zA-Z0-9_]*))\s*(?:=\s*"((?:[^"\\]|\\.)*)"\s*)?(,|$)'
@@ -105,7 +109,7 @@ class _Reader:
                 f"is no sample: {line.strip()[:80]}",
                 'expected: name{label="value"} VALUE TIME',
             )
-        name, block, value, time = match.groups()
+        name, block, value, time, start = match.groups()
         key = (name, block)
         if key not in self.known:
             self.known[key] = self.assembly.number(_labels(place, name, block))
@@ -115,8 +119,14 @@ class _Reader:
                 "the sample has no timestamp",
                 "recorded data needs the time of each sample; a scrape of /metrics has none",
             )
-        rows.numbers.append(self.known[key])
-        rows.times.append(self._time(place, time))
+        number, time_ms, text = self.known[key], self._time(place, time), None
+        if value.startswith("{"):
+            text, value = value, "NaN"
+        if text is not None or start is not None:
+            start_ms = 0 if start is None else self._time(place, start)
+            self.assembly.note(number, time_ms, text, start_ms)
+        rows.numbers.append(number)
+        rows.times.append(time_ms)
         rows.values.append(_number(place, "value", value))
 
     def _time(self, place: str, text: str) -> int:
@@ -212,10 +222,24 @@ def write_openmetrics(file: TextIO, series: Iterable[Series]) -> int:
         prefix = one.labels.spelled(",")
         stale = stale_mask(one.values)
         markers += int(stale.sum())
-        pairs = zip(one.timestamps_ms[~stale].tolist(), one.values[~stale].tolist(), strict=True)
-        file.writelines(f"{prefix} {_spelled(value)} {_seconds(time)}\n" for time, value in pairs)
+        kept = one if not stale.any() else one.picked(~stale)
+        pairs = zip(kept.timestamps_ms.tolist(), kept.values.tolist(), strict=True)
+        lines = (f"{prefix} {_spelled(value)} {_seconds(time)}\n" for time, value in pairs)
+        file.writelines(lines if kept.is_plain else _with_more(prefix, kept))
     file.write("# EOF\n")
     return markers
+
+
+def _with_more(prefix: str, series: Series) -> Iterator[str]:
+    """The lines of a series with native histograms or start timestamps."""
+    size = series.values.size
+    texts = [None] * size if series.histograms is None else series.histograms.tolist()
+    starts = [0] * size if series.starts_ms is None else series.starts_ms.tolist()
+    rows = zip(series.timestamps_ms.tolist(), series.values.tolist(), texts, starts, strict=True)
+    for time, value, text, start in rows:
+        shown = _spelled(value) if text is None else text
+        since = f" st@{_seconds(start)}" if start else ""
+        yield f"{prefix} {shown} {_seconds(time)}{since}\n"
 
 
 def _spelled(value: float) -> str:

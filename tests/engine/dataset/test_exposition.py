@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import os
+from io import StringIO
 from typing import TYPE_CHECKING
 
 import pytest
 
 from engine.dataset import open_data
+from engine.dataset.exposition import write_openmetrics
 from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
@@ -123,3 +125,36 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
 def test_an_empty_path_is_not_the_current_folder() -> None:
     with pytest.raises(StallwatchError, match="the path is empty"):
         open_data("")
+
+
+def test_native_histograms_and_start_timestamps_are_kept_and_written_again(tmp_path: Path) -> None:
+    text = (
+        'lat{a="b"} {count:2,sum:1.5,schema:0,positive_spans:[0:1],positive_buckets:[2]} 10 st@3\n'
+        'lat{a="b"} 7.0 20\n'
+        'steps_total 5.0 10.5 st@2.25 # {trace="1"} 1 2\n'
+        "steps_total 6.0 20.5 st@2.25\n"
+        "up 1.0 10\n"
+        "# EOF\n"
+    )
+    lat, steps, up = open_data(written(tmp_path, text, "data.om")).select((), 0, 10**9)
+    assert lat.histograms is not None
+    assert lat.histograms.tolist() == [text[text.index("{count") : text.index(" 10 st@")], None]
+    assert lat.starts_ms is not None
+    assert lat.starts_ms.tolist() == [3_000, 0]
+    assert steps.histograms is None
+    assert steps.starts_ms is not None
+    assert steps.starts_ms.tolist() == [2_250, 2_250]
+    assert up.is_plain
+    again = StringIO()
+    write_openmetrics(again, [lat, steps, up])
+    assert again.getvalue() == text.replace(' # {trace="1"} 1 2', "")
+
+
+def test_files_of_one_folder_keep_what_their_samples_have(tmp_path: Path) -> None:
+    written(tmp_path, "a_total 5 10 st@2\nlat {count:2,sum:1} 10\n# EOF\n", "1.om")
+    written(tmp_path, "a_total 6 20 st@2\nlat 3 20\n# EOF\n", "2.om")
+    a_total, lat = open_data(str(tmp_path)).select((), 0, 10**9)
+    assert a_total.starts_ms is not None
+    assert a_total.starts_ms.tolist() == [2_000, 2_000]
+    assert lat.histograms is not None
+    assert lat.histograms.tolist() == ["{count:2,sum:1}", None]
