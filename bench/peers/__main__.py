@@ -212,7 +212,8 @@ def measure(options: argparse.Namespace) -> None:
 def main() -> int:
     """Exit 2 where nothing could be compared, 130 after Ctrl-C; everything is removed then too."""
     options = arguments()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
     try:
         measure(options)
     except Failure as failure:
