@@ -157,6 +157,7 @@ def pack_rows(bench: Bench) -> tuple[Timed, str]:
 
 def report(bench: Bench, options: argparse.Namespace, versions: Sequence[str]) -> None:
     """Check, time, print."""
+    before = machine(versions)
     rows = [row for row in EXPRESSIONS if row.name in options.rows]
     if not options.skip_check:
         for row in rows:
@@ -174,7 +175,7 @@ def report(bench: Bench, options: argparse.Namespace, versions: Sequence[str]) -
         limits += starting(bench.programs.promtool, options.pairs)
     if "tick" in options.rows:
         limits += ticking()
-    print(f"{machine(versions)}; {load()} at the end\n")
+    print(f"{before} before, {load()} after\n")
     if table:
         print("\n".join([HEAD, *map(str, table)]), end="\n\n")
     if limits:
