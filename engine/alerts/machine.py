@@ -89,7 +89,7 @@ def step(
     active = [alert for alert in after.values() if is_active(alert)]
     if 0 < context.limit < len(active):
         return Step({}, error=over_limit(context.limit, len(active)))
-    samples = _samples(active) if context.writes else {}
+    samples = _samples(context, active) if context.writes else {}
     return Step(after, _transitions(after.values(), time_ms), samples)
 
 
@@ -159,12 +159,13 @@ def _transitions(alerts: Iterable[Alert], time_ms: int) -> tuple[Alert, ...]:
     return tuple(sorted(changed, key=lambda alert: (is_active(alert), alert.labels)))
 
 
-def _samples(active: Iterable[Alert]) -> dict[Labels, float]:
+def _samples(context: AlertContext, active: Iterable[Alert]) -> dict[Labels, float]:
     samples: dict[Labels, float] = {}
     for alert in active:
-        samples[alerts_labels(alert.labels, alert.state.value)] = 1.0
+        labels = context.templates.written(alert.labels)
+        samples[alerts_labels(labels, alert.state.value)] = 1.0
         # Prometheus stores whole seconds.
-        samples[for_state_labels(alert.labels)] = float(alert.active_at_ms // 1000)
+        samples[for_state_labels(labels)] = float(alert.active_at_ms // 1000)
     return samples
 
 

@@ -66,7 +66,8 @@ class AlertTemplates:
         self.has_query = "query" in words
         self._is_deferred = deferred and not words & {"query", "now"}
         # Labels that are the same whatever the value are worked out once per element.
-        self._are_labels_static = not any("{{" in text for text in rule.labels.values())
+        self._templated = {name: text for name, text in rule.labels.items() if "{{" in text}
+        self._are_labels_static = not self._templated
         self._labels_of: dict[Labels, Labels] = {}
 
     def labels(self, element: Element) -> Labels:
@@ -98,6 +99,15 @@ class AlertTemplates:
             self.errors_total = failed
             return None
         return found
+
+    def written(self, labels: Labels) -> Labels:
+        """The labels under which `ALERTS` tells of an alert: its own, nearly always.
+
+        As in Prometheus (rules/alerting.go, `sample`) a label of the rule whose template came out
+        empty, and so is none of the alert's, stands there as it was written.
+        """
+        empty = {name: text for name, text in self._templated.items() if name not in labels}
+        return labels.merged(empty) if empty else labels
 
     def annotations(self, element: Element) -> dict[str, str]:
         """The annotations by name."""

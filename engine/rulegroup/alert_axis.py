@@ -129,7 +129,7 @@ class Along:
                 state[start:fire] = _PENDING
                 state[fire:end] = _FIRING
                 since[start:end] = active_ms // 1000  # Prometheus stores whole seconds
-            labels = self._presence.labels[alert]
+            labels = self._context.templates.written(self._presence.labels[alert])
             ones = np.ones(int(self._good.sum()))
             state, since = state[self._good], since[self._good]
             for name, number in ((AlertState.PENDING, _PENDING), (AlertState.FIRING, _FIRING)):

@@ -166,6 +166,17 @@ def test_a_template_that_fails_never_loses_its_alert(make_context: MakeContext, 
     assert context.templates.errors_total == 2
 
 
+def test_a_label_that_comes_out_empty_stands_in_alerts_as_it_was_written(
+    make_context: MakeContext,
+) -> None:
+    context = make_context(labels={"team": "{{ $labels.team }}", "tier": ""})
+    done = step(context, {}, 0, [Element(JOB, 1.0)])
+    (alert,) = done.alerts.values()
+    assert "team" not in alert.labels
+    assert [labels.get("team") for labels in done.samples] == ["{{ $labels.team }}"] * 2
+    assert not any("tier" in labels for labels in done.samples)
+
+
 def test_the_text_of_a_failed_template_names_the_piece_at_fault(make_context: MakeContext) -> None:
     context = make_context(annotations={"text": "of {{ $labels.task_id.x }}"})
     (alert,) = run(context, (1, True))[0].alerts.values()

@@ -44,7 +44,7 @@ def _alert(made: random.Random, number: int) -> dict[str, Any]:
     if made.random() < 0.3:
         rule["keep_firing_for"] = made.choice(["1m", "2m"])
     if made.random() < 0.5:
-        rule["labels"] = {"own": made.choice(["p", "v{{ $value }}", "a{{ $labels.a }}"])}
+        rule["labels"] = {"own": made.choice(["p", "v{{ $value }}", "{{ $labels.a }}"])}
     if made.random() < 0.6:
         rule["annotations"] = {"text": made.choice(ANNOTATIONS)}
     return rule
