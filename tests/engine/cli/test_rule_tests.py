@@ -129,3 +129,16 @@ def test_of_a_directory_the_files_with_tests_are_run(
     (folder / "good.yaml").unlink()
     assert main(["test", "."]) == 2
     assert "no unit-test file there" in capsys.readouterr().err
+
+
+def test_unknown_fields_are_refused_at_their_place_unless_those_of_rule_files_are_ignored(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "rules.yaml").write_text(RULES.replace("- name: a\n", "- name: a\n  owner: me\n"))
+    assert main(["test", "good.yaml"]) == 2
+    assert "rules.yaml:3:3: a group has no field 'owner'" in capsys.readouterr().err
+    assert main(["test", "--ignore-unknown-fields", "good.yaml"]) == 0
+    # As in promtool: a test file's own fields are always checked.
+    (folder / "odd.yaml").write_text(TEST.replace("- name: it", "- owner: me\n  name: it"))
+    assert main(["test", "--ignore-unknown-fields", "odd.yaml"]) == 2
+    assert "odd.yaml:3:3: a test has no field 'owner'" in capsys.readouterr().err
