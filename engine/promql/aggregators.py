@@ -104,12 +104,14 @@ def _quantile(context: Context, node: Aggregate) -> Partial:
     groups = Groups.of(frame.labels, node)
     if not groups.labels:
         return Frame.empty(frame.steps)
-    found = [
-        quantile(quantiles, frame.values[rows].T, frame.present[rows].T) for rows in groups.members
-    ]
+    found = np.empty((len(groups.labels), frame.steps))
+    for numbers, rows in groups.by_size():
+        # [G, W, T] as [G, T, W].
+        values, present = frame.values[rows], frame.present[rows]
+        found[numbers] = quantile(quantiles, values.swapaxes(1, 2), present.swapaxes(1, 2))
     seen = Group(len(groups.labels), frame.steps)
     seen.add(Rows(frame.values, frame.present, groups.numbers))
     fates = Group(len(groups.labels), frame.steps)
     going = np.array(frame.drops, dtype=np.bool_)
     fates.add(Rows(frame.values, frame.present, groups.numbers).only(going))
-    return _with_fates(groups, np.stack(found), seen.seen, fates.seen)
+    return _with_fates(groups, found, seen.seen, fates.seen)

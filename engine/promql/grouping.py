@@ -11,6 +11,8 @@ from engine.promql.naming import METADATA
 from engine.promql.remembered import REMEMBERED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.labels import Labels
     from engine.promql.windows import IndexArray
     from rules.promql.ast import Aggregate
@@ -53,3 +55,24 @@ class Groups:
         order = np.argsort(self.numbers, kind="stable")
         edges = np.searchsorted(self.numbers[order], np.arange(1, len(self.labels)))
         return tuple(np.split(order, edges))
+
+    def by_size(self) -> Iterator[tuple[IndexArray, IndexArray]]:
+        """Groups with equally many rows: their numbers, [G], and their rows, [G, W]."""
+        order = np.argsort(self.numbers, kind="stable")
+        sizes = np.bincount(self.numbers, minlength=len(self.labels))
+        starts = np.cumsum(sizes) - sizes
+        for size in np.unique(sizes).tolist():
+            numbers = np.flatnonzero(sizes == size)
+            yield numbers, order[starts[numbers][:, None] + np.arange(size)]
+
+
+def order_of(labels: tuple[Labels, ...]) -> IndexArray:
+    """The place of each row, [S], if rows were sorted by labels."""
+
+    def make() -> IndexArray:
+        ordered = sorted(range(len(labels)), key=lambda row: labels[row].pairs)
+        places = np.empty(len(labels), dtype=np.intp)
+        places[ordered] = np.arange(len(labels))
+        return places
+
+    return REMEMBERED.get((labels,), "order", make)

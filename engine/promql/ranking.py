@@ -12,7 +12,7 @@ from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
 from engine.promql.functions.relabel import is_label_name
 from engine.promql.functions.shapes import unwrapped
-from engine.promql.grouping import Groups, grouped_labels
+from engine.promql.grouping import Groups, grouped_labels, order_of
 from engine.promql.natives import for_aggregator, refuse
 from engine.promql.numbers import format_general, format_plain
 
@@ -33,22 +33,16 @@ def ranked(context: Context, node: Aggregate) -> Partial:
     if frame.steps == 1:
         frame = frame.without_absent()
     groups = Groups.of(frame.labels, node)
+    signed = frame.values if node.op == "topk" else -frame.values
+    if frame.steps == 1:
+        shown = _shown(signed[:, 0], groups, order_of(frame.labels), limits[0])
+        return frame.take(shown, ordered=True)
     kept = np.zeros(frame.present.shape, dtype=np.bool_)
-    shown: list[int] = []
     for members in groups.members:
         rows = by_labels(members, frame.labels)
-        values = frame.values[rows] if node.op == "topk" else -frame.values[rows]
-        order = _order(values, frame.present[rows])
-        if frame.steps == 1:
-            best = rows[_first(values[:, 0], order[:, 0], limits[0])]
-            kept[best] = True
-            shown.extend(best.tolist())
-        else:
-            kept[rows] = _best(values, frame.present[rows], order, limits)
-    result = frame.with_values(frame.values, kept)
-    if frame.steps == 1:
-        return result.take(shown, ordered=True)
-    return result.without_absent()
+        values, present = signed[rows], frame.present[rows]
+        kept[rows] = _best(values, present, _order(values, present), limits)
+    return frame.with_values(frame.values, kept).without_absent()
 
 
 def by_labels(rows: IndexArray, labels: tuple[Labels, ...]) -> IndexArray:
@@ -56,23 +50,38 @@ def by_labels(rows: IndexArray, labels: tuple[Labels, ...]) -> IndexArray:
 
     Which of equals stay depends on it, and must not on what else is on the axis.
     """
-    order = sorted(range(rows.size), key=lambda at: labels[rows[at]].pairs)
-    return rows[order]
+    return rows[np.argsort(order_of(labels)[rows])]
+
+
+def _shown(values: Float64Array, groups: Groups, places: IndexArray, limit: float) -> list[int]:
+    """The rows to show of one step at which all are present, group by group."""
+    unknown = np.isnan(values)
+    falling = np.where(unknown, 0.0, -values)
+    order = np.lexsort((places, falling, unknown, groups.numbers))
+    ordered, owners = values[order], groups.numbers[order]
+    starts = np.searchsorted(owners, np.arange(len(groups.labels)))
+    place = np.arange(order.size) - starts[owners]
+    # Of equals on both sides of the limit, or to be shown in an order, a heap decides.
+    tied = _equal(ordered[1:], ordered[:-1]) & (owners[1:] == owners[:-1]) & (place[1:] <= limit)
+    crowded = set(owners[1:][tied].tolist())
+    if not crowded:
+        best: list[int] = order[place < limit].tolist()
+        return best
+    shown: list[int] = []
+    for group, rows in enumerate(np.split(order, starts[1:])):
+        count = int(max(0, min(limit, rows.size)))
+        if group in crowded:
+            alike = rows[np.argsort(places[rows])]
+            shown += alike[ties.shown(values[alike].tolist(), count)].tolist()
+        else:
+            shown += rows[:count].tolist()
+    return shown
 
 
 def _order(values: Float64Array, present: BoolArray) -> IndexArray:
     """Row numbers from best to worst at each step, [S, T]; among equals the first comes first."""
     rank = np.where(present, np.where(np.isnan(values), 1, 0), 2)
     return np.lexsort((-values, rank), axis=0)
-
-
-def _first(values: Float64Array, order: IndexArray, limit: float) -> IndexArray:
-    """The best of one step, all present, in the order to show."""
-    count = int(max(0, min(limit, order.size)))
-    sorted_values = values[order[: count + 1]]
-    if not _equal(sorted_values[1:], sorted_values[:-1]).any():
-        return order[:count]
-    return np.array(ties.shown(values.tolist(), count), dtype=np.intp)
 
 
 def _best(
