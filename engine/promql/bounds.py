@@ -226,18 +226,15 @@ class Bounds:
     @cached_property
     def weights(self) -> Weights:
         """The numbers of samples on either side of each window's cut."""
-        before, beyond = self.cuts.suffix > 0, self.cuts.prefix > 0
-        last, first = self.pivots
-        ahead = (last - self.oldest + 1) * before
-        after = (self.newest - first + 1) * beyond
+        _, first = self.pivots
+        after = self.newest - first
+        after += 1
+        after *= self.cuts.prefix > 0
         number = after.astype(np.float64)
-        return Weights(
-            before,
-            number,
-            np.maximum(ahead, 1).astype(np.float64),
-            np.maximum(number, 1.0),
-            ahead * number / np.maximum(self.counts, 1.0),
-        )
+        ahead = self.counts - number
+        both = ahead * number
+        both /= self.counts
+        return Weights(ahead > 0, number, np.maximum(ahead, 1.0), np.maximum(number, 1.0), both)
 
     @cached_property
     def bins(self) -> Bins | None:

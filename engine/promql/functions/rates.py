@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,6 +68,9 @@ def _extrapolated(block: Block, *, counter: bool, per_second: bool) -> Folded:
     return result, block.several
 
 
+# Rows that are searched one by one; more are searched as one.
+FEW_ROWS = 64
+
 # Entries of the table [reset, window that holds it] at once.
 RESETS_AT_ONCE = 2**18
 
@@ -106,9 +110,15 @@ def _first_window(
     if bound.ndim == 1:
         return np.searchsorted(bound, number, side="left")
     steps, stride = bound.shape[1], block.values.shape[1] + 1
+    if bound.shape[0] <= FEW_ROWS:
+        edges = np.searchsorted(rows, np.arange(bound.shape[0] + 1))
+        found = np.empty(rows.size, dtype=np.intp)
+        for row, (start, stop) in enumerate(itertools.pairwise(edges.tolist())):
+            found[start:stop] = np.searchsorted(bound[row], number[start:stop], side="left")
+        return found
     ascending = (bound + (np.arange(bound.shape[0]) * stride)[:, None]).ravel()
-    found = np.searchsorted(ascending, number + rows * stride, side="left")
-    first: IndexArray = np.clip(found - rows * steps, 0, steps)
+    flat = np.searchsorted(ascending, number + rows * stride, side="left")
+    first: IndexArray = np.clip(flat - rows * steps, 0, steps)
     return first
 
 
