@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Commands that own nothing but memory: no thread, no child, no file that an exit would complete.
 READERS = frozenset({"check", "dry-run", "query", "test", "version"})
+# Those that hold no data.
+BRIEF = frozenset({"check", "version"})
 PACKAGES = ("engine", "notifiers", "probes", "rules")
 
 
@@ -30,9 +32,10 @@ def main() -> int:
         return 2
     # Imports `rules`, so not before it is known to be ours.
     reads = sys.argv[1:2] and sys.argv[1] in READERS
-    if reads:
-        # They make few cycles and many objects, whose look-over would be a tenth of their time.
-        gc.set_threshold(200_000, 50, 100)
+    if reads and sys.argv[1] in BRIEF:
+        # To look their objects over would be a tenth of their time. Not for others: an array that
+        # a cycle holds has to go soon.
+        gc.disable()
     from engine.cli.main import main as dispatch
 
     status = dispatch()

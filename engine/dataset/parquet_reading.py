@@ -66,6 +66,9 @@ def read_parquet(path: str, names: frozenset[str] | None = None) -> MemoryDatase
             "is the file complete? a recording's hourly file can be removed, its hour is then "
             "missing",
         ) from None
+    finally:
+        # What decoding held for a moment, arrow would keep until the process ends.
+        pa.default_memory_pool().release_unused()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
