@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from engine.series import Int64Array
     from rules.model import Group, Rule, RuleFile
 
-# Long enough that windows of an hour cost little at each cut, short enough that a thousand series of
-# results are tens of megabytes.
+# Long enough that windows of an hour cost little at each cut, short enough that the results of a
+# thousand series are tens of megabytes.
 CHUNK_MS = 8 * 3_600_000
 
 
