@@ -64,6 +64,7 @@ class Context:
     expression as is best, `evaluate_node` its outermost node. `rows`: what the one selector of
     a row-wise expression is to see, where that is evaluated for some of its series. `times`: what
     has been worked out from times alone, for all blocks and all parts of the expression.
+    `rule`: at each of these times no sample later than it is visible.
     """
 
     times_ms: Int64Array
@@ -77,6 +78,7 @@ class Context:
     evaluate_node: Callable[[Expr, Context], Partial]
     rows: Rows | None = None
     times: SharedTimes = field(default_factory=SharedTimes)
+    rule: bool = False
 
     @property
     def steps(self) -> int:
@@ -88,8 +90,8 @@ class Context:
         return replace(self, notes=notes)
 
     def on(self, times_ms: Int64Array) -> Context:
-        """The same query on other times."""
-        return replace(self, times_ms=times_ms)
+        """The same query on other times, as a subquery evaluates it."""
+        return replace(self, times_ms=times_ms, rule=False)
 
     def evaluate(self, expr: Expr) -> Partial:
         """Any expression that is no range vector."""

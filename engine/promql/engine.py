@@ -80,7 +80,16 @@ def evaluate(
     step_ms = 0 if axis.rule else axis.step_ms
     dispatch = by_levels(shape, _evaluate, _evaluate_node) if shape.high else _evaluate
     context = Context(
-        times, first, last, step_ms, queryable, options, notes, dispatch, _evaluate_node
+        times,
+        first,
+        last,
+        step_ms,
+        queryable,
+        options,
+        notes,
+        dispatch,
+        _evaluate_node,
+        rule=axis.rule,
     )
     try:
         with np.errstate(all="ignore"):

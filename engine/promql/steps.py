@@ -36,7 +36,8 @@ def _names_later(node: Expr, first_ms: int) -> bool:
         # They mean the step, also where a subquery evaluates them earlier.
         case Call(func="start" | "end"):
             return True
-        case VectorSelector(modifier="smoothed"):
+        # Alone it is held to what each step sees; in a subquery it would see as far as that goes.
+        case Subquery(expr=inner) if any(map(_is_smoothed, walk(inner))):
             return True
         case VectorSelector(at=at, offset=offset) | Subquery(at=at, offset=offset):
             offset_ms = 0 if offset is None else offset.milliseconds
@@ -46,6 +47,10 @@ def _names_later(node: Expr, first_ms: int) -> bool:
             # A fixed time that every step has behind it is the same for all of them.
             return anchor is not None and anchor - offset_ms > first_ms
     return False
+
+
+def _is_smoothed(node: Expr) -> bool:
+    return isinstance(node, VectorSelector) and node.modifier == "smoothed"
 
 
 @dataclass(frozen=True, slots=True)

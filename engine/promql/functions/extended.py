@@ -56,13 +56,15 @@ class Reach:
         end_ms: Int64Array,
         range_ms: int,
         lookback_ms: int,
+        seen_ms: Int64Array | None,
         *,
         smoothed: bool,
     ) -> Reach:
-        """The windows that end at `end_ms`."""
+        """The windows that end at `end_ms`; no sample after `seen_ms` is visible."""
         start_ms = end_ms - range_ms
         lo = np.searchsorted(times_ms, start_ms - lookback_ms, side="right")
         last = end_ms + lookback_ms if smoothed else end_ms
+        last = last if seen_ms is None else np.minimum(last, seen_ms)
         hi = np.maximum(lo, np.searchsorted(times_ms, last, side="right"))
         return cls(times_ms, values, start_ms, end_ms, lo, hi, smoothed)
 
@@ -98,16 +100,17 @@ def over_extended(context: Context, call: Call, matrix: MatrixSelector) -> Frame
     shape = (len(rows.labels), context.steps)
     values, present = np.zeros(shape), np.zeros(shape, dtype=np.bool_)
     lookback_ms, range_ms = context.options.lookback_ms, matrix.range.milliseconds
+    seen = context.times_ms if context.rule else None
     for samples in rows.without_markers():
         for row, own in zip(samples.rows.tolist(), samples.values, strict=True):
             reach = Reach.of(
-                samples.timestamps_ms, own, end, range_ms, lookback_ms, smoothed=smoothed
+                samples.timestamps_ms, own, end, range_ms, lookback_ms, seen, smoothed=smoothed
             )
             values[row], present[row] = FUNCTIONS[call.func](reach)
     frame = Frame(rows.labels, values, present, (False,) * shape[0])
     for native in native_rows(rows, starts=context.options.start_timestamps):
         edges = Reach.of(
-            native.times_ms, native.values, end, range_ms, lookback_ms, smoothed=smoothed
+            native.times_ms, native.values, end, range_ms, lookback_ms, seen, smoothed=smoothed
         )
         frame = _settled(context, call, matrix, frame, native, edges)
     return frame
@@ -259,22 +262,23 @@ def smoothed_instant(context: Context, selector: VectorSelector) -> Frame:
     shape = (len(rows.labels), context.steps)
     values, present = np.zeros(shape), np.zeros(shape, dtype=np.bool_)
     lookback_ms = context.options.lookback_ms
+    latest = np.minimum(at + lookback_ms, context.times_ms) if context.rule else at + lookback_ms
     for samples in rows.without_markers():
         times = samples.timestamps_ms
         newest = np.searchsorted(times, at, side="right") - 1
         index = np.maximum(newest, 0)
-        seen = (newest >= 0) & (times[index] > at - lookback_ms)
+        here = (newest >= 0) & (times[index] > at - lookback_ms)
         after = np.minimum(index + 1, times.size - 1)
-        between = (times[index] < at) & (after > index) & (times[after] <= at + lookback_ms)
+        between = (times[index] < at) & (after > index) & (times[after] <= latest)
         apart = np.where(between, times[after] - times[index], 1)
         low, high = samples.values[:, index], samples.values[:, after]
         line = low + (high - low) * (at - times[index]) / apart
         values[samples.rows] = np.where(between, line, low)
-        present[samples.rows] = seen
+        present[samples.rows] = here
     frame = Frame(rows.labels, values, present, (False,) * shape[0])
     for native in native_rows(rows, starts=False):
         around = (native.times_ms[:, None] > at - lookback_ms) & (
-            native.times_ms[:, None] <= at + lookback_ms
+            native.times_ms[:, None] <= latest
         )
         histograms = (around & native.native[:, None]).any(axis=0)
         floats = (around & ~native.native[:, None]).any(axis=0)
