@@ -11,6 +11,7 @@ import pytest
 from engine.alerts.alert import AlertState
 from engine.dataset import MemoryDataset
 from engine.flush import Flush
+from engine.rulegroup.common_parts import CommonParts
 from engine.rulegroup.options import GroupOptions
 from engine.rulegroup.runner import GroupRunner
 from engine.series import STALE_NAN, Series, stale_mask
@@ -198,9 +199,15 @@ def run_live() -> RunLive:
         options: GroupOptions | None = None,
         start: int = 0,
         store: Store | None = None,
+        *,
+        share: bool = False,
     ) -> Live:
         options = options or GroupOptions()
         live = Live([GroupRunner(group, options) for group in groups], store or Store(), [])
+        if share:
+            common = CommonParts(rule for group in groups for rule in group.rules)
+            for runner in live.runners:
+                runner.share(common)
         flushes = {flush.timestamp_ms: flush for flush in data.flushes()}
         for time_ms in range(start * SECOND, end * SECOND + 1, SECOND):
             if time_ms in flushes:

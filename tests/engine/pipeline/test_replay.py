@@ -115,6 +115,9 @@ def test_an_axis_at_once_and_one_time_after_another_give_the_same(
     for task_id in ("a", "b"):
         data.add(Labels.of(__name__="x", task_id=task_id), 0, draw.draw(values))
     live = run_live(groups, data, end=190)
+    shared = run_live(groups, data, end=190, share=True)
+    assert shared.written() == live.written()
+    assert list(map(repr, shared.evaluations)) == list(map(repr, live.evaluations))
     monkeypatch.setattr(replay_module, "read_by_others", lambda rules: [True] * len(rules))
     monkeypatch.setattr(replay_module, "CHUNK_MS", draw.draw(st.sampled_from([30_000, 10**9])))
     run = replay_module._Run(
