@@ -34,6 +34,27 @@ def signature(labels: Labels, matching: VectorMatching) -> Labels:
     return labels.without(*matching.labels, *METADATA)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """The signatures of one vector's rows: the number of each row's, and what has which number."""
+
+    numbers: IndexArray
+    labels: tuple[Labels, ...]
+    numbers_of: dict[Labels, int]
+
+    @classmethod
+    def of(cls, side: LabelSets, matching: VectorMatching) -> _Side:
+        question = ("signature", matching.on, matching.labels)
+        return REMEMBERED.get((side,), question, lambda: cls._made(side, matching))
+
+    @classmethod
+    def _made(cls, side: LabelSets, matching: VectorMatching) -> _Side:
+        numbers_of: dict[Labels, int] = {}
+        found = (numbers_of.setdefault(signature(own, matching), len(numbers_of)) for own in side)
+        numbers = np.fromiter(found, np.intp, len(side))
+        return cls(numbers, tuple(numbers_of), numbers_of)
+
+
 @dataclass(frozen=True, eq=False)
 class Signatures:
     """The numbers of signatures, [L] and [R], equal where they are; K of them."""
@@ -50,16 +71,17 @@ class Signatures:
 
     @classmethod
     def _made(cls, left: LabelSets, right: LabelSets, matching: VectorMatching) -> Signatures:
-        numbers: dict[Labels, int] = {}
-        sides = [
-            np.fromiter(
-                (numbers.setdefault(signature(own, matching), len(numbers)) for own in side),
-                np.intp,
-                len(side),
-            )
-            for side in (left, right)
-        ]
-        return cls(sides[0], sides[1], tuple(numbers))
+        one, other = _Side.of(left, matching), _Side.of(right, matching)
+        # Only one side is gone through: the other is often a few rows that a filter has left.
+        fresh: list[Labels] = []
+        renumbered = np.empty(len(other.labels), dtype=np.intp)
+        for place, own in enumerate(other.labels):
+            number = one.numbers_of.get(own)
+            if number is None:
+                number = len(one.labels) + len(fresh)
+                fresh.append(own)
+            renumbered[place] = number
+        return cls(one.numbers, renumbered[other.numbers], one.labels + tuple(fresh))
 
     def seen(self, numbers: IndexArray, present: BoolArray) -> BoolArray:
         """Where any row with each signature is present, [K, T]."""

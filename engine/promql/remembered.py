@@ -20,7 +20,7 @@ Found = TypeVar("Found")
 LabelSets: TypeAlias = "tuple[Labels, ...]"
 
 # What is remembered has a number or a pointer or two for each row that it was made from.
-MOST_ROWS = 2_000_000
+MOST_ROWS = 500_000
 MOST_ENTRIES = 2_000
 
 
