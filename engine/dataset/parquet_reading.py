@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -19,6 +21,7 @@ from engine.dataset.dataset import MemoryDataset, split_derived
 from engine.dataset.errors import DataError
 from engine.dataset.long_form import (
     DEFAULT_NAME,
+    DERIVED,
     SECONDS_NOTICE,
     TIMESTAMP,
     VALUE,
@@ -41,6 +44,7 @@ from engine.labels import METRIC_NAME
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from engine.labels import Labels
     from engine.series import Float64Array, Int64Array
 
 Column: TypeAlias = Any  # pyarrow ships no types
@@ -53,12 +57,28 @@ def read_parquet(path: str, names: frozenset[str] | None = None) -> MemoryDatase
 
     Raises DataError.
     """
+    with _opened(path) as file:
+        return _Reader(path, file, names).read()
+
+
+def read_labels(path: str, *, derived: bool) -> set[Labels]:
+    """The label sets in a file, with `derived` also those of what rules recorded.
+
+    Reads the columns of labels only. Raises DataError.
+    """
+    with _opened(path) as file:
+        found = _Reader(path, file, None).labels()
+    return {one.without(DERIVED) for one in found if derived or DERIVED not in one}
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[Column]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            return _Reader(path, file, names).read()
+            yield file
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise DataError(
             path,
@@ -99,7 +119,7 @@ class _Reader:
                     "long form has the columns timestamp and value; __name__ and every other "
                     "column are labels",
                 )
-        labels = label_columns(columns)
+        labels = tuple(label_columns(columns))
         assembly = Assembly()
         notices: dict[str, None] = {}
         for rows in self._decoded(columns, labels):
@@ -107,7 +127,7 @@ class _Reader:
                 assembly.skip(rows)
                 continue
             notices.update(dict.fromkeys(rows.notices))
-            own = [assembly.number(labels_of_row(labels, key)) for key in rows.keys]
+            own = [assembly.number(_labels(labels, key)) for key in rows.keys]
             numbers = np.array(own, dtype=np.int64)[rows.numbers]
             if rows.edges is None:
                 assembly.add(numbers, rows.times_ms, rows.values)
@@ -118,6 +138,19 @@ class _Reader:
             notices[notice] = None
         series, derived = split_derived(found.series)
         return MemoryDataset(series, tuple(notices), derived=derived)
+
+    def labels(self) -> set[Labels]:
+        """Every label set."""
+        names = tuple(label_columns(list(self.file.schema_arrow.names)))
+        found: set[Labels] = set()
+        for group in range(self.file.num_row_groups):
+            table = self.file.read_row_group(group, columns=names)
+            if names and table.num_rows:
+                keys, _, _ = _Decoder(self.path, 0).keys(table, names)
+                found.update(_labels(names, key) for key in keys)
+            elif self.file.metadata.row_group(group).num_rows:
+                found.add(labels_of_row((), ()))
+        return found
 
     def _decoded(self, columns: Sequence[str], labels: Sequence[str]) -> Iterator[_Rows | int]:
         """What each row group holds, in order; of one that need not be read how many rows."""
@@ -188,6 +221,13 @@ class _Decoder:
         values = self._values(table.column(VALUE))
         if looks_like_seconds(times_ms):
             self.notices[SECONDS_NOTICE] = None
+        keys, numbers, edges = self.keys(table, labels)
+        return _Rows(times_ms, values, keys, numbers, edges, tuple(self.notices))
+
+    def keys(
+        self, table: Column, labels: Sequence[str]
+    ) -> tuple[Sequence[tuple[str | None, ...]], Int64Array, list[int] | None]:
+        """The distinct label texts, and which rows are whose, as `_Rows` has them."""
         codes, texts = [], []
         for name in labels:
             numbers, distinct = self._codes(name, table.column(name))
@@ -196,7 +236,7 @@ class _Decoder:
         edges, firsts, numbers = _runs(codes, [len(own) for own in texts], table.num_rows)
         columns = [_texts(own, code[firsts]) for code, own in zip(codes, texts, strict=True)]
         keys = list(zip(*columns, strict=True)) if columns else [()] * len(firsts)
-        return _Rows(times_ms, values, keys, numbers, edges, tuple(self.notices))
+        return keys, numbers, edges
 
     def _complete(self, name: str, column: Column) -> Column:
         if column.null_count:
@@ -331,6 +371,12 @@ def _numbers(column: Column, dtype: str) -> Any:
     Not `to_numpy`, which imports pandas.
     """
     return np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * int(dtype[-1]))
+
+
+@lru_cache(maxsize=1 << 16)
+def _labels(columns: tuple[str, ...], texts: tuple[str | None, ...]) -> Labels:
+    """A recording has the same series in each of its files."""
+    return labels_of_row(columns, texts)
 
 
 def _first_line(error: Exception) -> str:

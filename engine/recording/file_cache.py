@@ -1,4 +1,4 @@
-"""Hourly files in memory: the ones read last, within a bound of bytes."""
+"""Hourly files: metrics as they are asked for, events of those read last within a bound."""
 
 from __future__ import annotations
 
@@ -25,22 +25,6 @@ class FileCache:
         self._held: OrderedDict[tuple[str, str], tuple[MemoryDataset, int]] = OrderedDict()
         self._bytes = 0
 
-    def metrics(self, path: str, name: str, start_ms: int, end_ms: int) -> MemoryDataset:
-        """A metrics file of these times, only the metric `name` if one is given.
-
-        Raises DataError, also for a file whose samples are of other times.
-        """
-
-        def read() -> MemoryDataset:
-            # Retention may have removed the file since the manifest was read.
-            if not Path(path).exists():
-                return MemoryDataset(())
-            found = read_parquet(path, frozenset({name}) if name else None)
-            _check_times(path, found, start_ms, end_ms)
-            return found
-
-        return self._get((path, name), read)
-
     def events(self, path: str) -> MemoryDataset:
         """An events file. Raises DataError."""
         return self._get(
@@ -62,6 +46,19 @@ class FileCache:
             _, (_, dropped) = self._held.popitem(last=False)
             self._bytes -= dropped
         return found
+
+
+def read_metrics(path: str, name: str, start_ms: int, end_ms: int) -> MemoryDataset:
+    """A metrics file of these times, only the metric `name` if one is given.
+
+    Raises DataError, also for a file whose samples are of other times.
+    """
+    # Retention may have removed the file since the manifest was read.
+    if not Path(path).exists():
+        return MemoryDataset(())
+    found = read_parquet(path, frozenset({name}) if name else None)
+    _check_times(path, found, start_ms, end_ms)
+    return found
 
 
 def _check_times(path: str, found: MemoryDataset, start_ms: int, end_ms: int) -> None:

@@ -7,21 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.dataset.dataset import MemoryDataset, chosen, union
+from engine.dataset.dataset import MemoryDataset
 from engine.dataset.errors import DataError
-from engine.dataset.parquet_reading import read_parquet
+from engine.dataset.parquet_reading import read_labels, read_parquet
 from engine.matching import Selection
-from engine.recording.file_cache import FileCache
+from engine.recording.file_cache import FileCache, read_metrics
 from engine.recording.hourly import journal_name, journals, series_of
+from engine.recording.joined import JoinedHours
 from engine.recording.journal import JournalContent, read_journal
 from engine.recording.manifest import NAME, read_manifest
 from engine.recording.retention import sealed_files
 from engine.recording.slots import Slots, expand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from engine.flush import TaskEvent
+    from engine.labels import Labels
     from engine.recording.manifest import Entry
     from engine.series import Series
     from rules.promql.ast import Matcher
@@ -75,6 +77,8 @@ class Recording:
             else:
                 self._event_files.append(Part(-_EVER, _EVER, str(Path(path, name))))
         self._parts.sort(key=lambda part: part.start_ms)
+        self._joined = JoinedHours(self._parts, self._whole, self._chosen)
+        self._joined_derived = JoinedHours(self._parts, self._whole, lambda whole: whole.derived)
         torn = sum(content.torn_bytes for content in self._open_hours.values())
         self.notices = (
             *_notices(path, torn + manifest.torn_bytes, manifest.bad_lines, unlisted),
@@ -96,8 +100,14 @@ class Recording:
 
     @property
     def series_count(self) -> int:
-        """Series with at least one sample; reads every file."""
-        return len({one.labels for part in self._parts for one in self._series(part, "")})
+        """Series with at least one sample; reads the labels of every file."""
+        found: set[Labels] = set()
+        for part in self._parts:
+            if part.content is not None:
+                found.update(one.labels for one in self._chosen(part.content))
+            elif Path(part.path).exists():
+                found |= read_labels(part.path, derived=self._derived)
+        return len(found)
 
     @property
     def node(self) -> str:
@@ -143,19 +153,18 @@ class Recording:
         """The same recording with what rules recorded in it."""
         other = copy(self)
         other._derived = True  # noqa: SLF001 - its own class
+        other._joined = JoinedHours(self._parts, self._whole, other._chosen)  # noqa: SLF001
         return other
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
         """See `engine.series.Queryable`. Raises DataError if a file of the range is broken."""
-        return self._select(matchers, start_ms, end_ms, self._series)
+        return self._joined.select(Selection(matchers).name, matchers, start_ms, end_ms)
 
     def select_derived(
         self, matchers: Sequence[Matcher], start_ms: int, end_ms: int
     ) -> list[Series]:
         """As `select`, of what rules recorded and of nothing else."""
-        return self._select(
-            matchers, start_ms, end_ms, lambda part, name: self._whole(part, name).derived
-        )
+        return self._joined_derived.select(Selection(matchers).name, matchers, start_ms, end_ms)
 
     def events(
         self, task_id: str, start_ms: int, end_ms: int, visible_at_ms: int
@@ -201,27 +210,12 @@ class Recording:
             end = max(int(one.timestamps_ms[-1]) for one in both)
             self._parts.append(Part(start, end, "", content))
 
-    def _select(
-        self,
-        matchers: Sequence[Matcher],
-        start_ms: int,
-        end_ms: int,
-        series_of_part: Callable[[Part, str], Sequence[Series]],
-    ) -> list[Series]:
-        selection = Selection(matchers)
-        found: list[Series] = []
-        for part in self._parts:
-            if part.start_ms <= end_ms and part.end_ms >= start_ms:
-                found += chosen(series_of_part(part, selection.name), selection, start_ms, end_ms)
-        return list(union(found))
-
     def _whole(self, part: Part, name: str) -> MemoryDataset:
         if part.content is not None:
             return part.content
-        return self._files.metrics(part.path, name, part.start_ms, part.end_ms)
+        return read_metrics(part.path, name, part.start_ms, part.end_ms)
 
-    def _series(self, part: Part, name: str) -> Sequence[Series]:
-        whole = self._whole(part, name)
+    def _chosen(self, whole: MemoryDataset) -> Sequence[Series]:
         return [*whole.series, *whole.derived] if self._derived else whole.series
 
 
