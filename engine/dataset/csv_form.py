@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from engine.dataset.assembly import Assembly
+from engine.dataset.csv_plain import read_plain
 from engine.dataset.dataset import MemoryDataset, split_derived
 from engine.dataset.errors import DataError
 from engine.dataset.long_form import (
@@ -58,6 +59,9 @@ class _Reader:
         with self._text() as file:
             reader = csv.reader(_readable(file), strict=True)
             self.header = self._header(reader)
+            plain = read_plain(self.path, self.header)
+            if plain is not None:
+                return plain
             while rows := self._rows(reader, CHUNK_ROWS):
                 self._take(rows)
                 self.rows += len(rows)

@@ -92,7 +92,7 @@ def _opened(path: str) -> Iterator[Column]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
+class Rows:
     """Decoded rows. `keys`: label texts by series number; `numbers` and `edges` say which rows are
     whose: a number per run between two edges, or, without edges, per row.
     """  # noqa: D205 - one sentence
@@ -127,12 +127,7 @@ class _Reader:
                 assembly.skip(rows)
                 continue
             notices.update(dict.fromkeys(rows.notices))
-            own = [assembly.number(_labels(labels, key)) for key in rows.keys]
-            numbers = np.array(own, dtype=np.int64)[rows.numbers]
-            if rows.edges is None:
-                assembly.add(numbers, rows.times_ms, rows.values)
-            else:
-                assembly.add_runs(numbers.tolist(), rows.edges, rows.times_ms, rows.values)
+            add_rows(assembly, labels, rows)
         found = assembly.build()
         for notice in found.notices(lambda conflict: f"{self.path}: row {conflict.row + 1}"):
             notices[notice] = None
@@ -146,13 +141,13 @@ class _Reader:
         for group in range(self.file.num_row_groups):
             table = self.file.read_row_group(group, columns=names)
             if names and table.num_rows:
-                keys, _, _ = _Decoder(self.path, 0).keys(table, names)
+                keys, _, _ = Decoder(self.path, 0).keys(table, names)
                 found.update(_labels(names, key) for key in keys)
             elif self.file.metadata.row_group(group).num_rows:
                 found.add(labels_of_row((), ()))
         return found
 
-    def _decoded(self, columns: Sequence[str], labels: Sequence[str]) -> Iterator[_Rows | int]:
+    def _decoded(self, columns: Sequence[str], labels: Sequence[str]) -> Iterator[Rows | int]:
         """What each row group holds, in order; of one that need not be read how many rows."""
         metadata = self.file.metadata
         sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
@@ -186,7 +181,7 @@ class _Reader:
                 return any(found.min <= name <= found.max for name in self.names)
         return True
 
-    def _group(self, group: int, labels: Sequence[str], first_row: int, threads: int) -> _Rows:
+    def _group(self, group: int, labels: Sequence[str], first_row: int, threads: int) -> Rows:
         """A row group, read through a file of its own, as threads need it."""
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -205,29 +200,30 @@ class _Reader:
             page_checksum_verification=True,
         ) as file:
             table = file.read_row_group(group, use_threads=threads == 1)
-        return _Decoder(self.path, first_row).rows(table, labels)
+        return Decoder(self.path, first_row).rows(table, labels)
 
 
 @dataclass(slots=True)
-class _Decoder:
+class Decoder:
     """Columns of a row group to arrays; `row`: where in the file they begin."""
 
     path: str
     row: int
     notices: dict[str, None] = field(default_factory=dict)
 
-    def rows(self, table: Column, labels: Sequence[str]) -> _Rows:
+    def rows(self, table: Column, labels: Sequence[str]) -> Rows:
+        """All of a table with these label columns. Raises DataError."""
         times_ms = self._times(table.column(TIMESTAMP))
         values = self._values(table.column(VALUE))
         if looks_like_seconds(times_ms):
             self.notices[SECONDS_NOTICE] = None
         keys, numbers, edges = self.keys(table, labels)
-        return _Rows(times_ms, values, keys, numbers, edges, tuple(self.notices))
+        return Rows(times_ms, values, keys, numbers, edges, tuple(self.notices))
 
     def keys(
         self, table: Column, labels: Sequence[str]
     ) -> tuple[Sequence[tuple[str | None, ...]], Int64Array, list[int] | None]:
-        """The distinct label texts, and which rows are whose, as `_Rows` has them."""
+        """The distinct label texts, and which rows are whose, as `Rows` has them."""
         codes, texts = [], []
         for name in labels:
             numbers, distinct = self._codes(name, table.column(name))
@@ -334,6 +330,16 @@ class _Decoder:
         indices = encoded.indices.fill_null(-1) if encoded.null_count else encoded.indices
         width = indices.type.bit_width // 8
         return _numbers(indices, f"i{width}"), encoded.dictionary.cast(pa.string())
+
+
+def add_rows(assembly: Assembly, labels: tuple[str, ...], rows: Rows) -> None:
+    """Add decoded rows; `labels`: their label columns."""
+    own = [assembly.number(_labels(labels, key)) for key in rows.keys]
+    numbers = np.array(own, dtype=np.int64)[rows.numbers]
+    if rows.edges is None:
+        assembly.add(numbers, rows.times_ms, rows.values)
+    else:
+        assembly.add_runs(numbers.tolist(), rows.edges, rows.times_ms, rows.values)
 
 
 def _runs(
