@@ -78,6 +78,20 @@ class Series:
         starts = None if self.starts_ms is None else self.starts_ms[index]
         return Series(self.labels, times, self.values[index], histograms, starts)
 
+    def renewed(self, labels: Labels, timestamps_ms: Int64Array) -> Series:
+        """The same samples under other labels, with an array of the same times that is shared.
+
+        What no sample has is left out.
+        """
+        if self.is_plain:
+            return Series(labels, timestamps_ms, self.values)
+        texts, starts = self.histograms, self.starts_ms
+        if texts is not None and all(text is None for text in texts):
+            texts = None
+        if starts is not None and not starts.any():
+            starts = None
+        return Series(labels, timestamps_ms, self.values, texts, starts)
+
     def relabelled(self, labels: Labels) -> Series:
         """The same samples under other labels."""
         return Series(labels, self.timestamps_ms, self.values, self.histograms, self.starts_ms)

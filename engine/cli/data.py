@@ -68,9 +68,19 @@ def read_selector(text: str) -> Sequence[Matcher]:
     return tree.matchers
 
 
-def open_noticed(path: str) -> Dataset:
-    """Open data and tell what the reader assumed, on stderr."""
-    data = open_data(path)
+def add_start_timestamps(parser: argparse.ArgumentParser) -> None:
+    """Add the switch that is named after Prometheus' feature flag."""
+    parser.add_argument(
+        "--use-start-timestamps",
+        action="store_true",
+        help="let start timestamps tell of resets in rate, irate, increase and resets, as under "
+        "Prometheus' feature flag; in OpenMetrics text, _created lines are such",
+    )
+
+
+def open_noticed(path: str, *, created: bool = False) -> Dataset:
+    """Open data and tell what the reader assumed, on stderr; `created` as `open_data` has it."""
+    data = open_data(path, created=created)
     for notice in data.notices:
         print(f"notice: {notice}", file=sys.stderr)
     return data

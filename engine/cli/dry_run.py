@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine import timing
 from engine.allocation import keep_freed_memory
-from engine.cli.data import DATA_HELP, add_range, open_noticed, read_range
+from engine.cli.data import DATA_HELP, add_range, add_start_timestamps, open_noticed, read_range
 from engine.pipeline.replay import replay
 from engine.pipeline.report import alert_table, report_text
 from engine.promql.blocks import workers_at_hand
@@ -62,11 +62,7 @@ class DryRunCommand:
             action="store_true",
             help="drop metric names at once, as Prometheus 2 did",
         )
-        parser.add_argument(
-            "--start-timestamps",
-            action="store_true",
-            help="let start timestamps in the data tell of counter resets",
-        )
+        add_start_timestamps(parser)
         parser.add_argument(
             "--fail-on-alert", action="store_true", help="exit 1 if any alert fires"
         )
@@ -92,7 +88,7 @@ def _replay(args: argparse.Namespace, clock: Timing) -> ReplayResult:
     interval_ms = None if args.interval is None else _interval(args.interval)
     files = load_paths(args.rules)
     with clock.part(timing.READ):
-        data = open_noticed(args.data)
+        data = open_noticed(args.data, created=args.use_start_timestamps)
         start_ms, end_ms = read_range(args, data)
     options = _options(args)
     with _progress() as progress, clock.part(timing.ALERT_STATE):
@@ -120,18 +116,17 @@ def _interval(text: str) -> int:
 
 
 def _options(args: argparse.Namespace) -> GroupOptions:
-    config: str | None = args.config
     engine = Options(
         delayed_name_removal=not args.no_delayed_name_removal,
-        start_timestamps=args.start_timestamps,
+        start_timestamps=args.use_start_timestamps,
         workers=workers_at_hand(),
     )
-    if config is None:
+    if args.config is None:
         return GroupOptions(engine=engine)
     # pydantic is slow to import, and most dry-runs need no configuration.
     from engine.config.loader import load_config
 
-    return GroupOptions.of(load_config(config), engine)
+    return GroupOptions.of(load_config(args.config), engine)
 
 
 @contextmanager

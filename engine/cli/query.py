@@ -10,7 +10,15 @@ import numpy as np
 
 from engine import timing
 from engine.allocation import keep_freed_memory
-from engine.cli.data import DATA_HELP, TIME_HELP, add_range, open_noticed, read_range, read_time
+from engine.cli.data import (
+    DATA_HELP,
+    TIME_HELP,
+    add_range,
+    add_start_timestamps,
+    open_noticed,
+    read_range,
+    read_time,
+)
 from engine.labels import Labels
 from engine.promql.blocks import workers_at_hand
 from engine.promql.engine import EvaluationError, Options, evaluate
@@ -65,11 +73,7 @@ class QueryCommand:
             action="store_true",
             help="drop metric names at once, as Prometheus 2 did",
         )
-        parser.add_argument(
-            "--start-timestamps",
-            action="store_true",
-            help="let start timestamps in the data tell of counter resets",
-        )
+        add_start_timestamps(parser)
         parser.add_argument("--format", choices=("table", "json"), default="table")
         parser.add_argument("--timing", action="store_true", help=timing.HELP)
 
@@ -85,12 +89,12 @@ class QueryCommand:
         source = Source("<expression>", args.expression)
         tree = parse(source)
         with clock.part(timing.READ):
-            data = open_noticed(args.data).with_derived()
+            data = open_noticed(args.data, created=args.use_start_timestamps).with_derived()
         options = Options(
             lookback_ms=_duration("--lookback", args.lookback),
             delayed_name_removal=not args.no_delayed_name_removal,
-            start_timestamps=args.start_timestamps,
             source=source,
+            start_timestamps=args.use_start_timestamps,
             workers=workers_at_hand(),
         )
         with clock.part(timing.READ):

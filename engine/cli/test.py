@@ -40,6 +40,12 @@ class RuleTestCommand:
             help="pass over fields of rule files that rules do not have",
         )
         parser.add_argument(
+            "--use-start-timestamps",
+            action="store_true",
+            help="let start timestamps (series with @st) tell of resets, as under Prometheus' "
+            "feature flag",
+        )
+        parser.add_argument(
             "--coverage",
             action="store_true",
             help="also name the rules and comparisons that the tests do not try",
@@ -52,7 +58,9 @@ class RuleTestCommand:
         from engine.ruletest.running import RunOptions, run_file
 
         coverage = Coverage() if args.coverage else None
-        options = RunOptions(_pattern(args.run), args.ignore_unknown_fields, coverage)
+        options = RunOptions(
+            _pattern(args.run), args.ignore_unknown_fields, coverage, args.use_start_timestamps
+        )
         verdicts = []
         for path in _suites(args.files):
             verdict = run_file(path, options)

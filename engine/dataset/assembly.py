@@ -6,25 +6,26 @@ read: only what is out of order is sorted, and only what is in pieces is copied.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.labels import Labels
 from engine.series import Series
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from engine.labels import Labels
-    from engine.series import Float64Array, Int64Array
+    from engine.series import Float64Array, Int64Array, TextArray
 
 # Shorter runs than this, on average, are gathered by a sort instead of one by one.
 SHORT_RUN = 64
 _RADIX = 1 << 16
 Order: TypeAlias = npt.NDArray[np.intp]
+_NO_LABELS = Labels()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +68,12 @@ class Assembled:
 class _Piece:
     """Some samples of a series. `rows`: where they were read, or where the first of them was."""
 
-    times_ms: Int64Array
-    values: Float64Array
+    samples: Series
     rows: int | Order
 
     def row_numbers(self) -> Order:
         if isinstance(self.rows, int):
-            return np.arange(self.rows, self.rows + self.times_ms.size)
+            return np.arange(self.rows, self.rows + self.samples.values.size)
         return self.rows
 
 
@@ -97,15 +97,22 @@ class Sharing:
         return times_ms
 
 
+def rows_read(
+    times_ms: Int64Array,
+    values: Float64Array,
+    histograms: TextArray | None = None,
+    starts_ms: Int64Array | None = None,
+) -> Series:
+    """Samples that are yet to be told apart: in any order, of no series in particular."""
+    return Series(_NO_LABELS, times_ms, values, histograms, starts_ms)
+
+
 class Assembly:
     """Collects samples by series number; rows are counted from 0 in the order they are added."""
 
     def __init__(self) -> None:
         self._numbers: dict[Labels, int] = {}
         self._pieces: list[list[_Piece]] = []
-        # What few samples have, by series number and time: a native histogram's text, or None,
-        # and a start timestamp, or 0.
-        self._more: dict[int, dict[int, tuple[str | None, int]]] = {}
         self._rows = 0
 
     def number(self, labels: Labels) -> int:
@@ -115,56 +122,41 @@ class Assembly:
             self._pieces.append([])
         return found
 
-    def add(self, numbers: Int64Array, times_ms: Int64Array, values: Float64Array) -> None:
-        """Add rows: series number, time, value."""
+    def add(self, numbers: Int64Array, samples: Series) -> None:
+        """Add rows: the number of each one's series, and what it holds (`rows_read`)."""
         first_row, size = self._rows, numbers.size
         if not size:
             return
         changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
         if (changes.size + 1) * SHORT_RUN > size:
             order = _order(numbers, len(self._pieces))
-            numbers, times_ms, values = numbers[order], times_ms[order], values[order]
+            numbers, samples = numbers[order], samples.picked(order)
             changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
             rows: Order | None = order + first_row
         else:
             rows = None
         edges = [0, *changes.tolist(), size]
-        self.add_runs(numbers[edges[:-1]].tolist(), edges, times_ms, values, rows)
+        self.add_runs(numbers[edges[:-1]].tolist(), edges, samples, rows)
 
     def add_runs(
         self,
         numbers: Sequence[int],
         edges: Sequence[int],
-        times_ms: Int64Array,
-        values: Float64Array,
+        samples: Series,
         rows: Order | None = None,
     ) -> None:
         """Add runs of rows, those between two edges of one series; `rows`: where they were read."""
         first_row = self._rows
         for number, (low, high) in zip(numbers, pairwise(edges), strict=True):
             where = first_row + low if rows is None else rows[low:high]
-            self._pieces[number].append(_Piece(times_ms[low:high], values[low:high], where))
+            self._pieces[number].append(_Piece(samples.picked(slice(low, high)), where))
         self._rows += edges[-1]
 
-    def add_series(self, labels: Labels, series: Series) -> None:
-        """Add the samples of one series under these labels."""
-        times_ms = series.timestamps_ms
-        if not times_ms.size:
-            return
-        number = self.number(labels)
-        self._pieces[number].append(_Piece(times_ms, series.values, self._rows))
-        self._rows += times_ms.size
-        if not series.is_plain:
-            none = [None] * times_ms.size
-            texts = none if series.histograms is None else series.histograms.tolist()
-            starts = [0] * times_ms.size if series.starts_ms is None else series.starts_ms.tolist()
-            for time, text, start in zip(times_ms.tolist(), texts, starts, strict=True):
-                self.note(number, time, text, start)
-
-    def note(self, number: int, time_ms: int, text: str | None, start_ms: int) -> None:
-        """Say what a sample has beside its value: the text of a histogram, a start timestamp."""
-        if text is not None or start_ms:
-            self._more.setdefault(number, {}).setdefault(time_ms, (text, start_ms))
+    def add_series(self, series: Series) -> None:
+        """Add samples of one series."""
+        if series.values.size:
+            self._pieces[self.number(series.labels)].append(_Piece(series, self._rows))
+            self._rows += series.values.size
 
     def skip(self, rows: int) -> None:
         """Rows that were left out, so that those after them keep their place."""
@@ -179,13 +171,14 @@ class Assembly:
             pieces, self._pieces[number] = self._pieces[number], []
             if not pieces:
                 continue
-            times_ms, values = _joined(pieces)
+            whole = pieces[0].samples
+            if len(pieces) > 1:
+                whole = Series.joined([piece.samples for piece in pieces])
+            times_ms = whole.timestamps_ms
             if not (times_ms[1:] > times_ms[:-1]).all():
-                times_ms, values, clash = _settled(labels, pieces, times_ms, values)
+                whole, clash = _settled(labels, pieces, whole)
                 clashes.append(clash)
-            series = Series(labels, sharing.shared(times_ms), values)
-            more = self._more.get(number)
-            found.append(series if more is None else _with_more(series, more))
+            found.append(whole.renewed(labels, sharing.shared(whole.timestamps_ms)))
         conflicts = [clash.conflict for clash in clashes if clash.conflict is not None]
         return Assembled(
             tuple(found),
@@ -212,47 +205,24 @@ def _order(numbers: Int64Array, count: int) -> Order:
     return order
 
 
-def _with_more(series: Series, more: Mapping[int, tuple[str | None, int]]) -> Series:
-    """The series with what some of its samples have beside their values."""
-    nothing = (None, 0)
-    own = [more.get(time, nothing) for time in series.timestamps_ms.tolist()]
-    histograms = starts = None
-    # Of a float and a histogram at one time the first was kept, and only a histogram is a NaN.
-    native = np.isnan(series.values) & np.array([text is not None for text, _ in own])
-    if native.any():
-        texts = [text if here else None for (text, _), here in zip(own, native, strict=True)]
-        histograms = np.array(texts, dtype=np.object_)
-    if any(start for _, start in own):
-        starts = np.array([start for _, start in own], dtype=np.int64)
-    return replace(series, histograms=histograms, starts_ms=starts)
-
-
-def _joined(pieces: list[_Piece]) -> tuple[Int64Array, Float64Array]:
-    if len(pieces) == 1:
-        return pieces[0].times_ms, pieces[0].values
-    return (
-        np.concatenate([piece.times_ms for piece in pieces]),
-        np.concatenate([piece.values for piece in pieces]),
-    )
-
-
-def _settled(
-    labels: Labels, pieces: list[_Piece], times_ms: Int64Array, values: Float64Array
-) -> tuple[Int64Array, Float64Array, _Clash]:
+def _settled(labels: Labels, pieces: list[_Piece], whole: Series) -> tuple[Series, _Clash]:
     """The samples in the order of time, the first of each time, and what was left out."""
-    order = np.argsort(times_ms, kind="stable")  # pieces are in the order of their rows
-    times_ms, values = times_ms[order], values[order]
+    order = np.argsort(whole.timestamps_ms, kind="stable")  # pieces are in the order of their rows
+    whole = whole.picked(order)
+    times_ms = whole.timestamps_ms
     same = times_ms[1:] == times_ms[:-1]
-    bits = values.view(np.uint64)
     # Against the first of its run, which is the one that is kept.
-    starts = np.maximum.accumulate(np.where(same, 0, np.arange(1, times_ms.size)))
-    differs = same & (bits[1:] != bits[starts])
+    firsts = np.maximum.accumulate(np.where(same, 0, np.arange(1, times_ms.size)))
+    differs = np.zeros(same.size, dtype=np.bool_)
+    for own in (whole.values.view(np.uint64), whole.histograms, whole.starts_ms):
+        if own is not None:
+            differs |= own[1:] != own[firsts]
+    differs &= same
     conflict = None
     if differs.any():
         rows = np.concatenate([piece.row_numbers() for piece in pieces])[order]
         at = int(np.flatnonzero(differs)[np.argmin(rows[1:][differs])]) + 1
         conflict = Conflict(labels, int(times_ms[at]), int(rows[at]))
     conflicting = int(differs.sum())
-    keep = np.concatenate([[True], ~same])
     clash = _Clash(int(same.sum()) - conflicting, conflicting, conflict)
-    return times_ms[keep], values[keep], clash
+    return whole.picked(np.concatenate([[True], ~same])), clash

@@ -1,4 +1,4 @@
-"""CSV in long form: a row a sample; `timestamp`, `value`, `__name__`, other columns are labels.
+"""CSV in long form, read (engine/dataset/long_form.py has the columns).
 
 Python's csv reader in chunks of rows: a huge file costs its numbers and not its text, and unlike
 pandas' reader it tells a row that is too short, which is what a file that was cut short has.
@@ -12,23 +12,31 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from engine.dataset.assembly import Assembly
+from engine.dataset.assembly import Assembly, rows_read
 from engine.dataset.csv_plain import read_plain
 from engine.dataset.dataset import MemoryDataset, split_derived
 from engine.dataset.errors import DataError
+from engine.dataset.histogram_texts import parse_histograms, settle
 from engine.dataset.long_form import (
+    BOTH_HINT,
+    HISTOGRAM,
+    HISTOGRAM_HINT,
     SECONDS_NOTICE,
+    START,
+    START_HINT,
     TIMESTAMP,
     VALUE,
     label_columns,
     looks_like_seconds,
     number_rows,
 )
-from engine.dataset.times import NAIVE_NOTICE, TIME_HINT, parse_times
+from engine.dataset.times import NAIVE_NOTICE, TIME_HINT, parse_starts, parse_times
 from engine.dataset.values import parse_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from engine.series import Float64Array, Int64Array, TextArray
 
 CHUNK_ROWS = 100_000
 # The csv reader of Python 3.10 refuses NUL, which a label value may hold. No text that was UTF-8
@@ -133,19 +141,53 @@ class _Reader:
                 f"cannot read the timestamp '{columns[TIMESTAMP][wrong]}'",
                 TIME_HINT,
             )
-        values, wrong = parse_values(columns[VALUE])
-        if wrong is not None:
-            raise DataError(
-                self._place(self.rows + wrong),
-                f"cannot read the value '{columns[VALUE][wrong]}'",
-                "a number, NaN, +Inf, -Inf, or stale for a staleness marker",
-            )
         if naive:
             self.notices[NAIVE_NOTICE] = None
         if looks_like_seconds(times):
             self.notices[SECONDS_NOTICE] = None
+        histograms = self._histograms(columns.get(HISTOGRAM, ()))
+        values = self._values(columns[VALUE], histograms)
+        starts = self._starts(columns.get(START, ()))
         labels = {name: columns[name] for name in label_columns(self.header)}
-        self.assembly.add(number_rows(labels, len(rows), self.assembly), times, values)
+        numbers = number_rows(labels, len(rows), self.assembly)
+        self.assembly.add(numbers, rows_read(times, values, histograms, starts))
+
+    def _values(self, column: Sequence[str], histograms: TextArray | None) -> Float64Array:
+        fields = column
+        if histograms is not None:
+            pairs = zip(column, histograms, strict=True)
+            fields = ["NaN" if text and not field.strip() else field for field, text in pairs]
+        values, wrong = parse_values(fields)
+        if wrong is not None:
+            raise DataError(
+                self._place(self.rows + wrong),
+                f"cannot read the value '{column[wrong]}'",
+                "a number, NaN, +Inf, -Inf, or stale for a staleness marker",
+            )
+        if histograms is None:
+            return values
+        values, wrong = settle(histograms, values)
+        if wrong is not None:
+            what = f"there is a value, '{column[wrong]}', beside a histogram"
+            raise DataError(self._place(self.rows + wrong), what, BOTH_HINT)
+        return values
+
+    def _histograms(self, column: Sequence[str]) -> TextArray | None:
+        found, wrong, what = parse_histograms(column)
+        if wrong is not None:
+            raise DataError(
+                self._place(self.rows + wrong), f"cannot read the histogram: {what}", HISTOGRAM_HINT
+            )
+        return found
+
+    def _starts(self, column: Sequence[str]) -> Int64Array | None:
+        starts, naive, wrong = parse_starts(column)
+        if wrong is not None:
+            what = f"cannot read the start_timestamp '{column[wrong]}'"
+            raise DataError(self._place(self.rows + wrong), what, START_HINT)
+        if naive:
+            self.notices[NAIVE_NOTICE] = None
+        return starts
 
     def _text(self) -> TextIO:
         return Path(self.path).open(encoding="utf-8-sig", newline="")

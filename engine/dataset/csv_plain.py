@@ -14,8 +14,16 @@ import numpy as np
 
 from engine.dataset.assembly import Assembly
 from engine.dataset.dataset import MemoryDataset, split_derived
-from engine.dataset.long_form import TIMESTAMP, VALUE, label_columns, looks_like_seconds
-from engine.dataset.parquet_reading import Decoder, add_rows
+from engine.dataset.long_form import (
+    HISTOGRAM,
+    START,
+    TIMESTAMP,
+    VALUE,
+    label_columns,
+    looks_like_seconds,
+)
+from engine.dataset.parquet_columns import Decoder
+from engine.dataset.parquet_reading import add_rows, decoded
 from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
@@ -27,7 +35,7 @@ def read_plain(path: str, header: Sequence[str]) -> MemoryDataset | None:
     import pyarrow as pa
     import pyarrow.csv as pc
 
-    if not _is_plain(path, header):
+    if START in header or HISTOGRAM in header or not _is_plain(path, header):
         return None
     labels = tuple(label_columns(list(header)))
     text = pa.dictionary(pa.int32(), pa.string())
@@ -42,11 +50,12 @@ def read_plain(path: str, header: Sequence[str]) -> MemoryDataset | None:
         ).unify_dictionaries()
         if not table.num_rows:
             return None
-        rows = Decoder(path, 0).rows(table, labels)
+        rows = decoded(Decoder(path, 0), table, labels)
     except (pa.ArrowException, StallwatchError, ValueError):
         return None  # the other reader says what is wrong and where
     # A NaN may be a marker, and an infinity a number that is too large: text decides.
-    if not np.isfinite(rows.values).all() or looks_like_seconds(rows.times_ms):
+    samples = rows.samples
+    if not np.isfinite(samples.values).all() or looks_like_seconds(samples.timestamps_ms):
         return None
     assembly = Assembly()
     add_rows(assembly, labels, rows)

@@ -212,10 +212,9 @@ def merge(datasets: Sequence[MemoryDataset], path: str) -> MemoryDataset:
     assembly = Assembly()
     for dataset in datasets:
         for series in dataset.series:
-            assembly.add_series(series.labels, series)
+            assembly.add_series(series)
         for series in dataset.derived:
-            labels = series.labels.merged({DERIVED: "1"})
-            assembly.add_series(labels, series)
+            assembly.add_series(series.relabelled(series.labels.merged({DERIVED: "1"})))
     found = assembly.build()
     told = [notice for one in datasets for notice in one.notices]
     told += found.notices(lambda _: path)

@@ -3,8 +3,9 @@
 Formats: the OpenMetrics 1.0 specification (seconds, ends with `# EOF`) and Prometheus' text
 exposition format 0.0.4 (milliseconds). Histograms and summaries are the classic series that their
 lines spell; exemplars are read over. Of OpenMetrics 2.0 native histograms (`{count:2,...}` as a
-value) and start timestamps (`st@` and a time, after the sample's own) are read too. A sample
-without a timestamp has no place in recorded data.
+value) and start timestamps (`st@` and a time, after the sample's own) are read too; `_created`
+lines are series like any other unless they are to be start timestamps. A sample without a timestamp
+has no place in recorded data.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
-from engine.dataset.assembly import Assembly
+from engine.dataset.assembly import Assembly, rows_read
+from engine.dataset.created import with_starts
 from engine.dataset.dataset import MemoryDataset
 from engine.dataset.errors import DataError
 from engine.dataset.long_form import SECONDS_NOTICE, looks_like_seconds
+from engine.dataset.openmetrics_histogram import read_openmetrics, write_openmetrics_histogram
 from engine.dataset.times import EARLIEST_MS, LATEST_MS
 from engine.dataset.values import overflows
 from engine.labels import METRIC_NAME, Labels
+from engine.native_histogram import HistogramError
 from engine.series import stale_mask
 
 if TYPE_CHECKING:
@@ -40,13 +44,18 @@ _SAMPLE = re.compile(
 _LABEL = re.compile(
     r'\s*(?:"((?:[^"\\]|\\.)*)"|([a-zA-Z_][a-zA-Z0-9_]*))\s*(?:=\s*"((?:[^"\\]|\\.)*)"\s*)?(,|$)'
 )
+_TYPE = re.compile(r'# TYPE (?:"((?:[^"\\]|\\.)*)"|(\S+)) (\w+)')
 _ESCAPE = re.compile(r'\\(["\\n])')
 _CHUNK = 200_000
 
 
-def read_exposition(path: str) -> MemoryDataset:
-    """Read a file. Raises DataError with `file:line`."""
-    return _Reader(path, seconds=_ends_with_eof(path)).read()
+def read_exposition(path: str, *, created: bool = False) -> MemoryDataset:
+    """Read a file; `created`: OpenMetrics' `_created` lines are start timestamps and no series.
+
+    Raises DataError with `file:line`.
+    """
+    seconds = _ends_with_eof(path)
+    return _Reader(path, seconds=seconds, created=created and seconds).read()
 
 
 @dataclass(slots=True)
@@ -54,11 +63,27 @@ class _Rows:
     numbers: list[int] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
+    # What few rows have, by row.
+    texts: dict[int, str] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=dict)
+
+    def samples(self) -> Series:
+        """All rows as arrays."""
+        texts = starts = None
+        if self.texts:
+            texts = np.array([self.texts.get(row) for row in range(len(self.times))], dtype=object)
+        if self.starts:
+            starts = np.zeros(len(self.times), dtype=np.int64)
+            starts[list(self.starts)] = list(self.starts.values())
+        times = np.array(self.times, dtype=np.int64)
+        return rows_read(times, np.array(self.values, dtype=np.float64), texts, starts)
 
 
 class _Reader:
-    def __init__(self, path: str, *, seconds: bool) -> None:
-        self.path, self.seconds = path, seconds
+    def __init__(self, path: str, *, seconds: bool, created: bool) -> None:
+        self.path, self.seconds, self.created = path, seconds, created
+        self.types: dict[str, str] = {}
+        self.histograms: dict[str, str] = {}
         self.assembly = Assembly()
         self.known: dict[tuple[str | None, str | None], int] = {}
         self.lines: list[np.ndarray] = []
@@ -86,7 +111,8 @@ class _Reader:
         )
         if not self.seconds and all(looks_like_seconds(one.timestamps_ms) for one in found.series):
             notices.append(SECONDS_NOTICE)
-        return MemoryDataset(found.series, tuple(notices))
+        series = with_starts(found.series, self.types) if self.created else found.series
+        return MemoryDataset(series, tuple(notices))
 
     def _samples(self) -> Iterator[tuple[int, str]]:
         ended = 0
@@ -99,6 +125,9 @@ class _Reader:
                 )
             elif line.strip() and not line.lstrip().startswith("#"):
                 yield number, line
+            elif self.created and (told := _TYPE.match(line)):
+                quoted, plain, kind = told.groups()
+                self.types[_unescape(quoted) if plain is None else plain] = kind
 
     def _take(self, number: int, line: str, rows: _Rows) -> None:
         place = f"{self.path}:{number}"
@@ -119,15 +148,23 @@ class _Reader:
                 "the sample has no timestamp",
                 "recorded data needs the time of each sample; a scrape of /metrics has none",
             )
-        number, time_ms, text = self.known[key], self._time(place, time), None
+        row = len(rows.values)
         if value.startswith("{"):
-            text, value = value, "NaN"
-        if text is not None or start is not None:
-            start_ms = 0 if start is None else self._time(place, start)
-            self.assembly.note(number, time_ms, text, start_ms)
-        rows.numbers.append(number)
-        rows.times.append(time_ms)
+            rows.texts[row], value = self._histogram(place, value), "NaN"
+        if start is not None:
+            rows.starts[row] = self._time(place, start)
+        rows.numbers.append(self.known[key])
+        rows.times.append(self._time(place, time))
         rows.values.append(_number(place, "value", value))
+
+    def _histogram(self, place: str, text: str) -> str:
+        if text not in self.histograms:
+            try:
+                self.histograms[text] = read_openmetrics(text)
+            except HistogramError as error:
+                what = f"cannot read the histogram: {error}"
+                raise DataError(place, what, "expected: {count:2,sum:3,schema:0,...}") from None
+        return self.histograms[text]
 
     def _time(self, place: str, text: str) -> int:
         time = _number(place, "timestamp", text)
@@ -145,11 +182,7 @@ class _Reader:
         return round(time_ms)
 
     def _keep(self, rows: _Rows, lines: list[int]) -> None:
-        self.assembly.add(
-            np.array(rows.numbers, dtype=np.int64),
-            np.array(rows.times, dtype=np.int64),
-            np.array(rows.values, dtype=np.float64),
-        )
+        self.assembly.add(np.array(rows.numbers, dtype=np.int64), rows.samples())
         self.lines.append(np.array(lines, dtype=np.int64))
 
 
@@ -237,7 +270,7 @@ def _with_more(prefix: str, series: Series) -> Iterator[str]:
     starts = [0] * size if series.starts_ms is None else series.starts_ms.tolist()
     rows = zip(series.timestamps_ms.tolist(), series.values.tolist(), texts, starts, strict=True)
     for time, value, text, start in rows:
-        shown = _spelled(value) if text is None else text
+        shown = _spelled(value) if text is None else write_openmetrics_histogram(text)
         since = f" st@{_seconds(start)}" if start else ""
         yield f"{prefix} {shown} {_seconds(time)}{since}\n"
 

@@ -1,5 +1,9 @@
 """Long form, as CSV and Parquet share it: which columns mean what, and rows to series.
 
+A row is a sample: `timestamp` and `value`, optionally `start_timestamp` (since when a counter's
+sample has been counting, nothing where unknown) and `histogram` (a native histogram in promqltest's
+notation, nothing for a float); `__name__` and every other column are labels.
+
 A label whose own name would be taken for another column is written with the prefix `label.`.
 """
 
@@ -19,15 +23,28 @@ if TYPE_CHECKING:
 
 TIMESTAMP = "timestamp"
 VALUE = "value"
+START = "start_timestamp"
+HISTOGRAM = "histogram"
 DERIVED = "__derived__"
 DEFAULT_NAME = "value"
 _PREFIX = "label."
-_RESERVED = frozenset({TIMESTAMP, VALUE, DERIVED})
+_RESERVED = frozenset({TIMESTAMP, VALUE, START, HISTOGRAM, DERIVED})
+_NO_LABELS = frozenset({TIMESTAMP, VALUE, START, HISTOGRAM})
 _FLAG_SET = frozenset({"true", "1"})
 # 10^11 ms is March 1973: no cluster recorded data then, but in seconds it is the year 5138.
 # Up to so many numbers a table of all of them is cheaper than a sort of those that occur.
 _TABLE = 1 << 22
 _SECONDS_BELOW = 100_000_000_000
+
+START_HINT = (
+    "as a timestamp, or nothing where it is unknown; a label of this name is written in the column "
+    f"{_PREFIX}{START}"
+)
+HISTOGRAM_HINT = (
+    "promqltest's notation, {{schema:0 count:5 sum:3 buckets:[1 2 2]}}, or nothing for a float; a "
+    f"label of this name is written in the column {_PREFIX}{HISTOGRAM}"
+)
+BOTH_HINT = "a sample is a number or a native histogram: leave one of the two out"
 
 SECONDS_NOTICE = (
     "timestamps look like unix seconds and were read as milliseconds; multiply them by 1000 if "
@@ -70,7 +87,7 @@ def labels_of_row(columns: Sequence[str], values: Sequence[str | None]) -> Label
 
 def label_columns(columns: Sequence[str]) -> list[str]:
     """The columns that hold labels, the flag of derived series included."""
-    return [column for column in columns if column not in {TIMESTAMP, VALUE}]
+    return [column for column in columns if column not in _NO_LABELS]
 
 
 def number_rows(columns: Mapping[str, Sequence[str]], rows: int, assembly: Assembly) -> Int64Array:

@@ -29,9 +29,10 @@ _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\x
 _NO_SAMPLES = ("events-", "log-")
 
 
-def open_data(path: str) -> Dataset:
+def open_data(path: str, *, created: bool = False) -> Dataset:
     """Open recorded data: a recording, a file in one of the forms, or a folder of such files.
 
+    `created`: in OpenMetrics, `_created` lines are start timestamps instead of series.
     Raises DataError, which names the file, the line or row, and the mend.
     """
     from engine.recording.reading import Recording, is_recording
@@ -45,13 +46,15 @@ def open_data(path: str) -> Dataset:
             raise DataError(path, "there is no such file or folder", f"expected {FORMS}")
         if is_recording(path):
             return Recording(path)
-        return _read_folder(path) if Path(path).is_dir() else _read_file(path)
+        if Path(path).is_dir():
+            return _read_folder(path, created=created)
+        return _read_file(path, created=created)
     except OSError as error:
         where = error.filename or path
         raise DataError(str(where), f"cannot be read: {error.strerror or error}") from None
 
 
-def _read_folder(path: str) -> MemoryDataset:
+def _read_folder(path: str, *, created: bool) -> MemoryDataset:
     files = sorted(
         str(file)
         for file in Path(path).iterdir()
@@ -63,11 +66,12 @@ def _read_folder(path: str) -> MemoryDataset:
             "holds no data: it is no recording (no manifest.jsonl) and has no data files",
             f"expected {FORMS}",
         )
-    return merge([_read_file(file) for file in files], path)
+    return merge([_read_file(file, created=created) for file in files], path)
 
 
-def _read_file(path: str) -> MemoryDataset:
-    found = _reader_for(path)(path)
+def _read_file(path: str, *, created: bool) -> MemoryDataset:
+    reader = _reader_for(path)
+    found = read_exposition(path, created=created) if reader is read_exposition else reader(path)
     if not found.series and not found.derived:
         raise DataError(path, "holds no samples", "is it the right file?")
     return found

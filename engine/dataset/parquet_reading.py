@@ -10,7 +10,7 @@ import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,30 +22,21 @@ from engine.dataset.errors import DataError
 from engine.dataset.long_form import (
     DEFAULT_NAME,
     DERIVED,
-    SECONDS_NOTICE,
+    HISTOGRAM,
     TIMESTAMP,
     VALUE,
     distinct_rows,
     label_columns,
     labels_of_row,
-    looks_like_seconds,
 )
-from engine.dataset.times import (
-    EARLIEST_MS,
-    LATEST_MS,
-    NAIVE_NOTICE,
-    TIME_HINT,
-    out_of_calendar,
-    parse_times,
-)
-from engine.dataset.values import parse_values
+from engine.dataset.parquet_columns import Decoder, is_text
 from engine.labels import METRIC_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from engine.labels import Labels
-    from engine.series import Float64Array, Int64Array
+    from engine.series import Int64Array, Series
 
 Column: TypeAlias = Any  # pyarrow ships no types
 # Decoding is bound by memory: more threads than this win nothing.
@@ -97,8 +88,7 @@ class Rows:
     whose: a number per run between two edges, or, without edges, per row.
     """  # noqa: D205 - one sentence
 
-    times_ms: Int64Array
-    values: Float64Array
+    samples: Series
     keys: Sequence[tuple[str | None, ...]]
     numbers: Int64Array
     edges: Sequence[int] | None
@@ -141,7 +131,7 @@ class _Reader:
         for group in range(self.file.num_row_groups):
             table = self.file.read_row_group(group, columns=names)
             if names and table.num_rows:
-                keys, _, _ = Decoder(self.path, 0).keys(table, names)
+                keys, _, _ = _keys(Decoder(self.path, 0), table, names)
                 found.update(_labels(names, key) for key in keys)
             elif self.file.metadata.row_group(group).num_rows:
                 found.add(labels_of_row((), ()))
@@ -183,15 +173,13 @@ class _Reader:
 
     def _group(self, group: int, labels: Sequence[str], first_row: int, threads: int) -> Rows:
         """A row group, read through a file of its own, as threads need it."""
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         schema = self.file.schema_arrow
         texts = [
             name
-            for name in labels
-            if pa.types.is_string(schema.field(name).type)
-            or pa.types.is_large_string(schema.field(name).type)
+            for name in [*labels, HISTOGRAM]
+            if name in schema.names and is_text(schema.field(name).type)
         ]
         with pq.ParquetFile(
             self.path,
@@ -200,136 +188,29 @@ class _Reader:
             page_checksum_verification=True,
         ) as file:
             table = file.read_row_group(group, use_threads=threads == 1)
-        return Decoder(self.path, first_row).rows(table, labels)
+        return decoded(Decoder(self.path, first_row), table, labels)
 
 
-@dataclass(slots=True)
-class Decoder:
-    """Columns of a row group to arrays; `row`: where in the file they begin."""
+def decoded(decoder: Decoder, table: Column, labels: Sequence[str]) -> Rows:
+    """All of a table with these label columns. Raises DataError."""
+    samples = decoder.samples(table)
+    keys, numbers, edges = _keys(decoder, table, labels)
+    return Rows(samples, keys, numbers, edges, tuple(decoder.notices))
 
-    path: str
-    row: int
-    notices: dict[str, None] = field(default_factory=dict)
 
-    def rows(self, table: Column, labels: Sequence[str]) -> Rows:
-        """All of a table with these label columns. Raises DataError."""
-        times_ms = self._times(table.column(TIMESTAMP))
-        values = self._values(table.column(VALUE))
-        if looks_like_seconds(times_ms):
-            self.notices[SECONDS_NOTICE] = None
-        keys, numbers, edges = self.keys(table, labels)
-        return Rows(times_ms, values, keys, numbers, edges, tuple(self.notices))
-
-    def keys(
-        self, table: Column, labels: Sequence[str]
-    ) -> tuple[Sequence[tuple[str | None, ...]], Int64Array, list[int] | None]:
-        """The distinct label texts, and which rows are whose, as `Rows` has them."""
-        codes, texts = [], []
-        for name in labels:
-            numbers, distinct = self._codes(name, table.column(name))
-            codes.append(numbers)
-            texts.append(distinct)
-        edges, firsts, numbers = _runs(codes, [len(own) for own in texts], table.num_rows)
-        columns = [_texts(own, code[firsts]) for code, own in zip(codes, texts, strict=True)]
-        keys = list(zip(*columns, strict=True)) if columns else [()] * len(firsts)
-        return keys, numbers, edges
-
-    def _complete(self, name: str, column: Column) -> Column:
-        if column.null_count:
-            row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-            raise DataError(
-                f"{self.path}: row {self.row + row + 1}",
-                f"the {name} is missing (null)",
-                "leave the row out, or write NaN or a staleness marker",
-            )
-        return column.combine_chunks()
-
-    def _times(self, column: Column) -> Int64Array:
-        import pyarrow as pa
-
-        kind = column.type
-        column = self._complete(TIMESTAMP, column)
-        if pa.types.is_timestamp(kind):
-            if kind.tz is None:
-                self.notices[NAIVE_NOTICE] = None
-            column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
-        elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            texts = column.to_pylist()
-            times, naive, bad = parse_times(texts)
-            if bad is not None:
-                raise DataError(
-                    f"{self.path}: row {self.row + bad + 1}",
-                    f"cannot read the timestamp '{texts[bad]}'",
-                    TIME_HINT,
-                )
-            if naive:
-                self.notices[NAIVE_NOTICE] = None
-            return times
-        elif pa.types.is_floating(kind):
-            numbers = _numbers(column.cast(pa.float64()), "f8")
-            bad_rows = ~((numbers >= EARLIEST_MS) & (numbers <= LATEST_MS))
-            if bad_rows.any():
-                row = int(np.argmax(bad_rows))
-                raise DataError(
-                    f"{self.path}: row {self.row + row + 1}",
-                    f"cannot read the timestamp {numbers[row]}",
-                    TIME_HINT,
-                )
-            whole: Int64Array = np.floor(numbers).astype(np.int64)
-            return whole
-        elif not pa.types.is_integer(kind):
-            raise DataError(
-                self.path,
-                f"the column timestamp is of type {kind}",
-                "unix milliseconds as int64, or a timestamp type",
-            )
-        found: Int64Array = _numbers(column.cast(pa.int64()), "i8")
-        wrong = out_of_calendar(found)
-        if wrong is not None:
-            raise DataError(
-                f"{self.path}: row {self.row + wrong + 1}",
-                f"cannot read the timestamp {found[wrong]}",
-                TIME_HINT,
-            )
-        return found
-
-    def _values(self, column: Column) -> Float64Array:
-        import pyarrow as pa
-
-        kind = column.type
-        column = self._complete(VALUE, column)
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            texts = column.to_pylist()
-            values, bad = parse_values(texts)
-            if bad is not None:
-                raise DataError(
-                    f"{self.path}: row {self.row + bad + 1}",
-                    f"cannot read the value '{texts[bad]}'",
-                )
-            return values
-        if not (
-            pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)
-        ):
-            raise DataError(self.path, f"the column value is of type {kind}", "use float64")
-        if kind != pa.float64():
-            column = column.cast(pa.float64(), safe=False)
-        found: Float64Array = _numbers(column, "f8")
-        return found
-
-    def _codes(self, name: str, column: Column) -> tuple[Int64Array, Column]:
-        """Codes, -1 for none, and the text of each."""
-        import pyarrow as pa
-
-        if pa.types.is_nested(column.type):
-            raise DataError(
-                self.path, f"the column '{name}' is of type {column.type}", "labels are text"
-            )
-        encoded = column.combine_chunks()
-        if not pa.types.is_dictionary(encoded.type):
-            encoded = encoded.dictionary_encode()
-        indices = encoded.indices.fill_null(-1) if encoded.null_count else encoded.indices
-        width = indices.type.bit_width // 8
-        return _numbers(indices, f"i{width}"), encoded.dictionary.cast(pa.string())
+def _keys(
+    decoder: Decoder, table: Column, labels: Sequence[str]
+) -> tuple[Sequence[tuple[str | None, ...]], Int64Array, list[int] | None]:
+    """The distinct label texts, and which rows are whose, as `Rows` has them."""
+    codes, texts = [], []
+    for name in labels:
+        numbers, distinct = decoder.codes(name, table.column(name))
+        codes.append(numbers)
+        texts.append(distinct)
+    edges, firsts, numbers = _runs(codes, [len(own) for own in texts], table.num_rows)
+    columns = [_texts(own, code[firsts]) for code, own in zip(codes, texts, strict=True)]
+    keys = list(zip(*columns, strict=True)) if columns else [()] * len(firsts)
+    return keys, numbers, edges
 
 
 def add_rows(assembly: Assembly, labels: tuple[str, ...], rows: Rows) -> None:
@@ -337,9 +218,9 @@ def add_rows(assembly: Assembly, labels: tuple[str, ...], rows: Rows) -> None:
     own = [assembly.number(_labels(labels, key)) for key in rows.keys]
     numbers = np.array(own, dtype=np.int64)[rows.numbers]
     if rows.edges is None:
-        assembly.add(numbers, rows.times_ms, rows.values)
+        assembly.add(numbers, rows.samples)
     else:
-        assembly.add_runs(numbers.tolist(), rows.edges, rows.times_ms, rows.values)
+        assembly.add_runs(numbers.tolist(), rows.edges, rows.samples)
 
 
 def _runs(
@@ -369,14 +250,6 @@ def _texts(distinct: Column, codes: Int64Array) -> list[str | None]:
         code: distinct[code].as_py() if code >= 0 else None for code in set(codes.tolist())
     }
     return [known[code] for code in codes.tolist()]
-
-
-def _numbers(column: Column, dtype: str) -> Any:
-    """A column of numbers without nulls as it lies in memory.
-
-    Not `to_numpy`, which imports pandas.
-    """
-    return np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * int(dtype[-1]))
 
 
 @lru_cache(maxsize=1 << 16)

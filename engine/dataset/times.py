@@ -58,3 +58,14 @@ def parse_times(column: Sequence[str]) -> tuple[Int64Array, bool, int | None]:
     bad |= ~_in_calendar(times)
     naive = not written.str.contains(_ZONE).all()
     return times, naive, int(np.argmax(bad)) if bad.any() else None
+
+
+def parse_starts(column: Sequence[str]) -> tuple[Int64Array | None, bool, int | None]:
+    """As `parse_times`, of fields that may be empty: 0 for those, None where all are."""
+    filled = [row for row, text in enumerate(column) if text.strip()]
+    if not filled:
+        return None, False, None
+    times, naive, bad = parse_times([column[row] for row in filled])
+    starts = np.zeros(len(column), dtype=np.int64)
+    starts[filled] = times
+    return starts, naive, None if bad is None else filled[bad]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.dataset.assembly import Assembly
+from engine.dataset.assembly import Assembly, rows_read
 from engine.dataset.dataset import split_derived
 from engine.dataset.errors import DataError
 from engine.dataset.long_form import DERIVED
@@ -59,7 +59,7 @@ def series_of(content: JournalContent) -> tuple[tuple[Series, ...], tuple[Series
                     flagged[own] = assembly.number(labels)
             numbers = np.array([flagged[own] for own in batch.series.tolist()], dtype=np.int64)
         times = np.full(numbers.size, batch.time_ms, dtype=np.int64)
-        assembly.add(numbers, times, batch.values)
+        assembly.add(numbers, rows_read(times, batch.values))
     return split_derived(assembly.build().series)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.labels import Labels
-from engine.ruletest.histogram import Histogram, HistogramError
+from engine.native_histogram import Histogram, HistogramError
 from engine.ruletest.model import (
     DEFAULT_INTERVAL_MS,
     AlertCheck,
@@ -20,6 +20,7 @@ from engine.ruletest.model import (
 )
 from engine.ruletest.notation import MOST_SAMPLES, read_metric, read_values
 from engine.ruletest.scalars import read_number, read_truth
+from engine.ruletest.start_times import START_SUFFIX, StartTimeError, StartTimes
 from engine.timestamps import parse_timestamp
 from rules.decoding import read_source
 from rules.document import Mapping, Scalar, compose
@@ -139,10 +140,10 @@ class _Reader:
         name = fields.text("name")
         url = fields.text("external_url")
         items = fields.items("input_series")
-        series = [self._series(item) for item in items]
+        series = self._input_series(items)
         for item in items[:-1]:
             self._refuse_line_end(item)
-        if sum(len(one.sequence.values) for one in series if one is not None) > MOST_SAMPLES:
+        if sum(len(one.sequence.values) for one in series) > MOST_SAMPLES:
             message = f"more than {MOST_SAMPLES:,} samples in one test"
             self.report.add(fields.key("input_series"), message, code="series")
         alerts = [self._alert_check(item) for item in fields.items("alert_rule_test")]
@@ -153,7 +154,7 @@ class _Reader:
             span=fields.head if name is None else name.span,
             interval_ms=fields.duration_ms("interval") or interval_ms,
             start_ms=self._start_ms(fields),
-            series=tuple(one for one in series if one is not None),
+            series=tuple(series),
             alert_checks=tuple(one for one in alerts if one is not None),
             expression_checks=tuple(one for one in expressions if one is not None),
             external_labels={k.value: v.value for k, v in fields.texts("external_labels")},
@@ -172,15 +173,26 @@ class _Reader:
             self.report.add(scalar.span, message, hint, code="time")
             return 0
 
-    def _series(self, node: Node) -> InputSeries | None:
-        fields = Fields.of(self.report, node, "an input series", _SERIES_FIELDS)
-        if fields is None:
-            return None
-        name, values = fields.text("series"), fields.text("values")
-        if name is None or not name.value.strip():
-            if fields.entry("series") is None or name is not None:
-                self.report.add(fields.head, "an input series needs a 'series'", code="series")
-            return None
+    def _input_series(self, nodes: tuple[Node, ...]) -> list[InputSeries]:
+        found: list[InputSeries] = []
+        starts = StartTimes()
+        for node in nodes:
+            fields = Fields.of(self.report, node, "an input series", _SERIES_FIELDS)
+            if fields is None:
+                continue
+            name, values = fields.text("series"), fields.text("values")
+            if name is None or not name.value.strip():
+                if fields.entry("series") is None or name is not None:
+                    self.report.add(fields.head, "an input series needs a 'series'", code="series")
+                continue
+            if name.value.strip().endswith(START_SUFFIX):
+                self._read_starts(starts, name, values)
+            elif (series := self._series(name, values)) is not None:
+                found.append(self._started(starts, series))
+        self._waiting(starts)
+        return found
+
+    def _series(self, name: Scalar, values: Scalar | None) -> InputSeries | None:
         labels = self._labels(name)
         try:
             sequence = read_values("" if values is None else values.value)
@@ -188,6 +200,31 @@ class _Reader:
             self._relay(error, values or name)
             return None
         return None if labels is None else InputSeries(Labels(labels), sequence, name.span)
+
+    def _read_starts(self, starts: StartTimes, name: Scalar, values: Scalar | None) -> None:
+        """An entry that says since when the samples of the next one count."""
+        self._waiting(starts)
+        text = name.value.strip().removesuffix(START_SUFFIX)
+        try:
+            labels = Labels(read_metric(text))
+            starts.read(labels, "" if values is None else values.value, name.span)
+        except ProblemsError as error:
+            self._relay(error, name)
+        except StartTimeError as error:
+            self.report.add((values or name).span, str(error), error.hint, code="series")
+
+    def _started(self, starts: StartTimes, series: InputSeries) -> InputSeries:
+        try:
+            return replace(series, starts=starts.of(series.labels, series.sequence.values.size))
+        except StartTimeError as error:
+            self.report.add(series.span, str(error), error.hint, code="series")
+            return series
+
+    def _waiting(self, starts: StartTimes) -> None:
+        span = starts.settle()
+        if span is not None:
+            message = f"no series follows this '{START_SUFFIX}'"
+            self.report.add(span, message, "its samples come right after it", code="series")
 
     def _refuse_line_end(self, node: Node) -> None:
         """At an empty line promtool stops reading: the series that follow would be lost there."""

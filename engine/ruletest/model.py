@@ -19,11 +19,16 @@ DEFAULT_INTERVAL_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class InputSeries:
-    """One series; sample i is at the scenario's start + i times its interval."""
+    """One series; sample i is at the scenario's start + i times its interval.
+
+    `starts`: for each sample since when it counts, less its own time, in milliseconds; None where
+    that is unknown; () where it is for all.
+    """
 
     labels: Labels
     sequence: Sequence
     span: Span
+    starts: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.ruletest.histogram import Histogram, HistogramError, expanded
+from engine.native_histogram import Histogram, HistogramError, expanded
 from engine.series import STALE_NAN
 from rules.promql.cursor import Cursor
 from rules.promql.lexer import number_value, tokenize

@@ -47,12 +47,14 @@ if TYPE_CHECKING:
 class RunOptions:
     """`run`: only the tests whose name it finds. `ignore_unknown_fields`: those of rule files.
 
-    `coverage` takes in what the tests try; it changes no verdict.
+    `coverage` takes in what the tests try; it changes no verdict. `start_timestamps`: whether they
+    tell of resets.
     """
 
     run: re.Pattern[str] | None = None
     ignore_unknown_fields: bool = False
     coverage: Coverage | None = None
+    start_timestamps: bool = False
 
 
 def run_file(path: str | Path, options: RunOptions | None = None) -> SuiteVerdict:
@@ -63,7 +65,7 @@ def run_file(path: str | Path, options: RunOptions | None = None) -> SuiteVerdic
         groups = load_groups(suite, options) if suite.scenarios else ()
         if options.coverage is not None:
             options.coverage.register(groups)
-        scenarios = (run_scenario(suite, one, groups, options.coverage) for one in suite.scenarios)
+        scenarios = (run_scenario(suite, one, groups, options) for one in suite.scenarios)
         return SuiteVerdict(str(path), tuple(scenarios))
     except ProblemsError as error:
         return SuiteVerdict(str(path), problems=error.problems)
@@ -122,7 +124,7 @@ def run_scenario(
     suite: Suite,
     scenario: Scenario,
     groups: tuple[Group, ...],
-    coverage: Coverage | None = None,
+    options: RunOptions,
 ) -> ScenarioVerdict:
     """Simulate one test and check everything that it expects.
 
@@ -133,7 +135,12 @@ def run_scenario(
         hint = "a longer evaluation_interval, or an earlier eval_time"
         raise ProblemsError([Problem(suite.source, scenario.span, message, hint, "time")])
     started = time.perf_counter()
-    simulation = simulate(scenario, groups, suite.evaluation_interval_ms)
+    simulation = simulate(
+        scenario,
+        groups,
+        suite.evaluation_interval_ms,
+        start_timestamps=options.start_timestamps,
+    )
     checks = _Checks(suite, simulation)
     for failed in simulation.failures.values():
         checks.rule_failed(failed)
@@ -142,8 +149,8 @@ def run_scenario(
     for expression_check in scenario.expression_checks:
         checks.expression(expression_check)
     seconds = time.perf_counter() - started
-    if coverage is not None:
-        coverage.add(simulation)
+    if options.coverage is not None:
+        options.coverage.add(simulation)
     return ScenarioVerdict(
         scenario,
         line=suite.source.position(scenario.span.start)[0],

@@ -129,7 +129,13 @@ def evaluations(scenario: Scenario, interval_ms: int) -> int:
     return scenario.duration_ms // interval_ms + 1
 
 
-def simulate(scenario: Scenario, groups: Sequence[Group], interval_ms: int) -> Simulation:
+def simulate(
+    scenario: Scenario,
+    groups: Sequence[Group],
+    interval_ms: int,
+    *,
+    start_timestamps: bool = False,
+) -> Simulation:
     """Evaluate the groups, in this order, every `interval_ms` until the last check.
 
     The caller has seen to it that these are at most MOST_EVALUATIONS.
@@ -141,7 +147,7 @@ def simulate(scenario: Scenario, groups: Sequence[Group], interval_ms: int) -> S
         interval_ms=interval_ms,
         external_labels=scenario.external_labels,
         external_url=scenario.external_url,
-        engine=Options(delayed_name_removal=False),
+        engine=Options(delayed_name_removal=False, start_timestamps=start_timestamps),
     )
     simulation = Simulation(
         scenario,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from engine.labels import Labels
-    from engine.ruletest.model import Scenario
+    from engine.ruletest.model import InputSeries, Scenario
     from engine.series import Int64Array
     from rules.promql.ast import Matcher
 
@@ -79,6 +79,15 @@ def _input_series(scenario: Scenario, last_ms: int) -> list[Series]:
         if one.sequence.histograms:
             texts = np.array(one.sequence.histograms, dtype=np.object_)[:visible]
         stamps = shared.setdefault(len(present), steps[: len(present)])
-        whole = Series(one.labels, stamps, one.sequence.values[:visible], texts)
+        values = one.sequence.values[:visible]
+        whole = Series(one.labels, stamps, values, texts, _starts(one, stamps))
         last[one.labels] = whole if present.all() and texts is None else whole.picked(present)
     return [series for _, series in sorted(last.items()) if len(series.values)]
+
+
+def _starts(series: InputSeries, stamps_ms: Int64Array) -> Int64Array | None:
+    """Since when each sample counts, unix milliseconds, 0 where unknown."""
+    if not series.starts:
+        return None
+    pairs = zip(stamps_ms.tolist(), series.starts, strict=False)
+    return np.array([0 if own is None else time + own for time, own in pairs], dtype=np.int64)

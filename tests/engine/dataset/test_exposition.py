@@ -129,7 +129,8 @@ def test_an_empty_path_is_not_the_current_folder() -> None:
 
 def test_native_histograms_and_start_timestamps_are_kept_and_written_again(tmp_path: Path) -> None:
     text = (
-        'lat{a="b"} {count:2,sum:1.5,schema:0,positive_spans:[0:1],positive_buckets:[2]} 10 st@3\n'
+        'lat{a="b"} {count:2,sum:1.5,schema:0,zero_threshold:0,zero_count:0,positive_spans:[0:1],'
+        "positive_buckets:[2]} 10 st@3\n"
         'lat{a="b"} 7.0 20\n'
         'steps_total 5.0 10.5 st@2.25 # {trace="1"} 1 2\n'
         "steps_total 6.0 20.5 st@2.25\n"
@@ -138,7 +139,8 @@ def test_native_histograms_and_start_timestamps_are_kept_and_written_again(tmp_p
     )
     lat, steps, up = open_data(written(tmp_path, text, "data.om")).select((), 0, 10**9)
     assert lat.histograms is not None
-    assert lat.histograms.tolist() == [text[text.index("{count") : text.index(" 10 st@")], None]
+    shown = "{{count:2 sum:1.5 schema:0 z_bucket:0 z_bucket_w:0 buckets:[2]}}"
+    assert lat.histograms.tolist() == [shown, None]
     assert lat.starts_ms is not None
     assert lat.starts_ms.tolist() == [3_000, 0]
     assert steps.histograms is None
@@ -157,4 +159,68 @@ def test_files_of_one_folder_keep_what_their_samples_have(tmp_path: Path) -> Non
     assert a_total.starts_ms is not None
     assert a_total.starts_ms.tolist() == [2_000, 2_000]
     assert lat.histograms is not None
-    assert lat.histograms.tolist() == ["{count:2,sum:1}", None]
+    assert lat.histograms.tolist() == ["{{count:2 sum:1}}", None]
+
+
+CREATED = """\
+# TYPE steps counter
+steps_total{rank="0"} 5 100
+steps_created{rank="0"} 40.25 100
+steps_total{rank="0"} 2 120
+steps_created{rank="0"} 110 120
+steps_total{rank="1"} 7 100
+# TYPE wait_seconds histogram
+wait_seconds_bucket{le="1"} 1 100
+wait_seconds_bucket{le="+Inf"} 2 100
+wait_seconds_count 2 100
+wait_seconds_sum 3 100
+wait_seconds_created 50 100
+# TYPE call summary
+call{quantile="0.5"} 1 100
+call_created 60 100
+# TYPE up gauge
+up 1 100
+up_created 70 100
+# TYPE "a b" counter
+{"a b_total"} 1 100
+{"a b_created"} 30 100
+lone_created 80 100
+# EOF
+"""
+
+
+def test_created_lines_are_start_timestamps_where_asked(tmp_path: Path) -> None:
+    path = written(tmp_path, CREATED, "data.om")
+    found = open_data(path, created=True).select((), 0, 10**9)
+    starts = {str(s.labels): None if s.starts_ms is None else s.starts_ms.tolist() for s in found}
+    assert starts == {
+        '{"a b_total"}': [30_000],
+        'call{quantile="0.5"}': [60_000],
+        "lone_created": None,
+        'steps_total{rank="0"}': [40_250, 110_000],
+        'steps_total{rank="1"}': None,
+        "up": None,
+        "up_created": None,
+        'wait_seconds_bucket{le="+Inf"}': [50_000],
+        'wait_seconds_bucket{le="1"}': [50_000],
+        "wait_seconds_count": [50_000],
+        "wait_seconds_sum": [50_000],
+    }
+
+
+def test_created_lines_are_series_like_any_other_by_default(tmp_path: Path) -> None:
+    found = open_data(written(tmp_path, CREATED, "data.om")).select((), 0, 10**9)
+    assert len(found) == 15
+    assert all(one.is_plain for one in found)
+
+
+def test_created_lines_of_prometheus_text_stay_series(tmp_path: Path) -> None:
+    text = "# TYPE a counter\na_total 1 100000000000\na_created 5 100000000000\n"
+    found = open_data(written(tmp_path, text, "data.prom"), created=True).select((), 0, 10**15)
+    assert [one.labels.name for one in found] == ["a_created", "a_total"]
+
+
+def test_a_created_line_that_is_no_time_says_nothing(tmp_path: Path) -> None:
+    text = "# TYPE a counter\na_total 1 100\na_created NaN 100\n# EOF\n"
+    (series,) = open_data(written(tmp_path, text, "d.om"), created=True).select((), 0, 10**9)
+    assert series.is_plain

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.ruletest.loader import read_suite
-from engine.ruletest.running import run_scenario
+from engine.ruletest.running import RunOptions, run_scenario
 from engine.ruletest.scalars import read_number
 from rules.errors import StallwatchError
 from rules.source import ProblemsError, Source
@@ -62,7 +62,7 @@ def test_a_test_that_would_never_end_is_refused_at_its_place() -> None:
     text = "tests: [{name: long, promql_expr_test: [{expr: x, eval_time: 200y}]}]"
     suite = read_suite(Source("t.yaml", text))
     with pytest.raises(ProblemsError) as caught:
-        run_scenario(suite, suite.scenarios[0], ())
+        run_scenario(suite, suite.scenarios[0], (), RunOptions())
     assert "t.yaml:1:16: more than 10,000,000 evaluations" in str(caught.value)
 
 
@@ -99,7 +99,7 @@ def test_any_text_runs_or_is_refused_with_a_place(edits: list[tuple[int, str]]) 
         suite = read_suite(Source("t.yaml", text))
         for scenario in suite.scenarios:
             if scenario.duration_ms < 10_000_000:
-                run_scenario(suite, scenario, ())
+                run_scenario(suite, scenario, (), RunOptions())
     except ProblemsError as error:
         places = [problem.span.start for problem in error.problems]
     except StallwatchError:

@@ -28,7 +28,7 @@ _HINTS: dict[str, Hint] = {
 _NUMBERS = {"count": "count", "sum": "total", "z_bucket": "zero_count", "z_bucket_w": "zero_width"}
 _LISTS = {"buckets": "offset", "n_buckets": "n_offset"}
 # More buckets than this in one histogram are a typing error of an offset.
-_MOST_BUCKETS = 10_000
+MOST_BUCKETS = 10_000
 
 
 class HistogramError(StallwatchError):
@@ -173,8 +173,8 @@ def _numbers(text: str) -> list[float]:
 
 def _buckets(text: str, offset: str) -> dict[int, float]:
     values = _numbers(text)
-    if len(values) > _MOST_BUCKETS:
-        raise HistogramError(f"more than {_MOST_BUCKETS:,} buckets")
+    if len(values) > MOST_BUCKETS:
+        raise HistogramError(f"more than {MOST_BUCKETS:,} buckets")
     first = _whole(offset)
     return {first + index: value for index, value in enumerate(values)}
 
