@@ -6,12 +6,12 @@ is bounded here, and aliases can be counted before they multiply.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 
 from rules.scalars import Offsets, content_start
+from rules.slotted import dataclass, field
 from rules.source import Problem, Source, Span
 from rules.syntax import syntax_problem
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rules.document import Mapping, Scalar, Sequence
 from rules.durations import DurationError, parse_duration
+from rules.slotted import dataclass, field
 from rules.source import Problem, Severity, Source, Span
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rules.document import Scalar
@@ -13,6 +12,7 @@ from rules.promql.ast import ValueType
 from rules.promql.futility import failures
 from rules.promql.parser import parse
 from rules.promql.types import type_of
+from rules.slotted import dataclass, field
 from rules.source import ProblemsError, Span
 from rules.templates.check import check_template
 

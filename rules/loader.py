@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +12,7 @@ from rules.document import Mapping, Scalar, compose
 from rules.fields import UNKNOWN_FIELD, Fields, Report
 from rules.groups import GroupReader
 from rules.model import RuleFile
+from rules.slotted import dataclass
 from rules.source import Problem, ProblemsError, Source, Span
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ the global one, which has to be divided beside this, like the flush interval.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rules.document import Mapping, Scalar, Sequence, compose
@@ -17,6 +16,7 @@ from rules.promql.ast import NumberLiteral
 from rules.promql.duration_expressions import durations
 from rules.promql.parser import parse
 from rules.promql.walk import walk
+from rules.slotted import dataclass, field
 from rules.source import ProblemsError, Source, Span
 
 if TYPE_CHECKING:

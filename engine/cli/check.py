@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from engine.config.masking import masked
@@ -13,6 +12,7 @@ from rules.errors import StallwatchError
 from rules.fields import nearest
 from rules.loader import find_files, load_source
 from rules.portable import portability
+from rules.slotted import dataclass, replace
 from rules.source import ProblemsError
 
 if TYPE_CHECKING:

@@ -7,15 +7,13 @@ PYTHONPATH, would answer imports that are meant for ours; better one clear line 
 from __future__ import annotations
 
 import gc
-import importlib.util
 import os
 import sys
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 # Commands that own nothing but memory: no thread, no child, no file that an exit would complete.
 READERS = frozenset({"check", "dry-run", "query", "test", "version"})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rules.slotted import replace
 from rules.source import Source
 
 if TYPE_CHECKING:

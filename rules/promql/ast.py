@@ -6,9 +6,10 @@ of the source text it came from, so that errors and lint findings point at their
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
+
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from rules.source import Span

@@ -6,7 +6,6 @@ Its value depends on the query, so it is worked out once per query, before evalu
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rules.durations import LONGEST_MS
@@ -25,6 +24,7 @@ from rules.promql.ast import (
     VectorSelector,
 )
 from rules.promql.walk import walk
+from rules.slotted import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,6 @@ Two explicit stacks, as for expressions, and no recursion: brackets cost no Pyth
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from rules.durations import LONGEST_MS, suggest_duration
@@ -20,6 +19,7 @@ from rules.promql.duration_expressions import (
     value_ms,
 )
 from rules.promql.tokens import PRECEDENCE, UNARY_PRECEDENCE, Kind, Token
+from rules.slotted import dataclass, field, replace
 from rules.source import Span
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rules.promql.ast import Aggregate, Binary, Call, VectorSelector
@@ -10,6 +9,7 @@ from rules.promql.duration_expressions import durations
 from rules.promql.functions import AGGREGATORS, FUNCTIONS
 from rules.promql.printer import format as format_expression
 from rules.promql.walk import walk
+from rules.slotted import dataclass
 from rules.source import Span
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ kernels by the same names.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from rules.promql.ast import ValueType
+from rules.slotted import dataclass
 
 _S = ValueType.SCALAR
 _V = ValueType.VECTOR

@@ -7,13 +7,13 @@ offset and `@` of its own selector.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rules.promql import hints
 from rules.promql.ast import At, Duration, Expr, MatrixSelector, Subquery, VectorSelector
 from rules.promql.duration_reading import read_offset, read_positive, spaced_duration
 from rules.promql.tokens import RANGE_MODIFIERS, Kind
+from rules.slotted import replace
 from rules.source import Span
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from rules.promql import hints
@@ -17,6 +16,7 @@ from rules.promql.tokens import (
     Kind,
     Token,
 )
+from rules.slotted import replace
 
 if TYPE_CHECKING:
     from rules.promql.cursor import Cursor

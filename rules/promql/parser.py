@@ -7,7 +7,6 @@ Prometheus 3's, with every experimental part of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from rules.promql import hints, types
@@ -44,6 +43,7 @@ from rules.promql.tokens import (
     Token,
     shorten,
 )
+from rules.slotted import dataclass, field
 from rules.source import ProblemsError, Source, Span
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ the parts, so that no walk is needed; each finding carries the span of the part 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rules.promql import hints
@@ -27,6 +26,7 @@ from rules.promql.ast import (
 from rules.promql.functions import AGGREGATORS, FUNCTIONS
 from rules.promql.regex import compile_matcher
 from rules.promql.tokens import COMPARISONS, SET_OPERATORS
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

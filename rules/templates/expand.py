@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import urllib.parse
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from rules.slotted import dataclass, field, replace
 from rules.templates import tree
 from rules.templates.check import read
 from rules.templates.errors import TemplateError

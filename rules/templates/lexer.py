@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from rules.slotted import dataclass
 from rules.source import Span
 from rules.templates.errors import TemplateError
 

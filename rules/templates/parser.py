@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, cast
 
 from rules.fields import did_you_mean
+from rules.slotted import dataclass, field
 from rules.source import Span
 from rules.templates import tree
 from rules.templates.errors import TemplateError

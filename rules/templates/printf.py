@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
 
+from rules.slotted import dataclass, field
 from rules.templates.errors import TemplateError
 from rules.templates.values import type_name
 from rules.templates.verbs import Verb

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 from typing import Literal as Kind
+
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from rules.source import Span

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from rules.slotted import dataclass, field
 from rules.templates.errors import TemplateError
 from rules.templates.moments import Elapsed, Moment, call_method
 

@@ -6,9 +6,9 @@ https://pkg.go.dev/fmt says what each verb does; a verb that does not fit its va
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
+from rules.slotted import dataclass, replace
 from rules.templates.floats import format_float
 from rules.templates.moments import Elapsed, Moment
 from rules.templates.quoting import can_back_quote, is_printable, quoted

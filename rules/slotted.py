@@ -1,0 +1,216 @@
+"""Frozen slotted dataclasses that are quick to define: for what every start of a command imports.
+
+`dataclasses` compiles six methods for each class and brings `inspect` along: half a millisecond a
+class and six for the import, where checking a rule file takes sixty classes. Here only `__init__`
+is compiled, when the first instance is made, and the other methods are closures over the names of
+the fields. What is made looks the same to type checkers, `match`, `pickle` and the functions of
+`dataclasses`; subclasses, ClassVar, InitVar, KW_ONLY and `__post_init__` are not for it.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from dataclasses import dataclass, field, replace
+
+__all__ = ["dataclass", "field", "replace"]
+
+_Class = TypeVar("_Class", bound=type[Any])
+_Instance = TypeVar("_Instance")
+_ABSENT: Final = object()
+
+
+class _Field:
+    """What is said of one field; the arguments are those of `dataclasses.field`."""
+
+    __slots__ = ("compare", "default", "factory", "init", "repr")
+
+    def __init__(
+        self,
+        *,
+        default: Any = _ABSENT,
+        default_factory: Any = _ABSENT,
+        init: bool = True,
+        repr: bool = True,  # noqa: A002 - the name that it has in `dataclasses`
+        compare: bool = True,
+    ) -> None:
+        self.default = default
+        self.factory = default_factory
+        self.init = init
+        self.repr = repr
+        self.compare = compare
+
+    def standard(self) -> Any:
+        """The same as `dataclasses` has it."""
+        import dataclasses
+
+        given: dict[str, Any] = {}
+        if self.default is not _ABSENT:
+            given["default"] = self.default
+        if self.factory is not _ABSENT:
+            given["default_factory"] = self.factory
+        return dataclasses.field(init=self.init, repr=self.repr, compare=self.compare, **given)
+
+
+class _Standard:
+    """An attribute that a dataclass has for others; taken from a twin when somebody looks."""
+
+    def __init__(self, name: str, fields: dict[str, _Field], *, frozen: bool) -> None:
+        self._name = name
+        self._fields = fields
+        self._frozen = frozen
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        import dataclasses
+
+        body = {name: field.standard() for name, field in self._fields.items()}
+        body["__annotations__"] = owner.__annotations__
+        body["__module__"] = owner.__module__
+        twin: Any = dataclasses.dataclass(frozen=self._frozen)(type(owner.__name__, (), body))
+        found = getattr(twin, self._name)
+        setattr(owner, self._name, found)
+        return found
+
+
+def _dataclass(*, slots: bool, frozen: bool = False, eq: bool = True) -> Callable[[_Class], _Class]:
+    """A decorator, as that of `dataclasses`; `slots` has to be true."""
+    if not slots:
+        raise TypeError("slots=True is missing")
+    return lambda cls: _slotted(cls, frozen=frozen, eq=eq)
+
+
+def _slotted(cls: _Class, *, frozen: bool, eq: bool) -> _Class:
+    """The class anew, since slots are decided when a class is made."""
+    body = dict(cls.__dict__)
+    fields = {name: _as_field(body.pop(name, _ABSENT)) for name in cls.__annotations__}
+    body.pop("__dict__", None)
+    body.pop("__weakref__", None)
+    body["__slots__"] = tuple(fields)
+    body["__qualname__"] = cls.__qualname__
+    body["__match_args__"] = tuple(name for name, field in fields.items() if field.init)
+    body["__init__"] = _first_init(fields, frozen=frozen)
+    body.setdefault("__repr__", _repr(fields))
+    body["__getstate__"] = _state
+    body["__setstate__"] = _restore
+    if eq:
+        _compare(body, fields, frozen=frozen)
+    if frozen:
+        body["__setattr__"] = _refuse_assignment
+        body["__delattr__"] = _refuse_deletion
+    for name in ("__dataclass_fields__", "__dataclass_params__"):
+        body[name] = _Standard(name, fields, frozen=frozen)
+    made: Any = type(cls.__name__, cls.__bases__, body)
+    return cast("_Class", made)
+
+
+def _as_field(value: Any) -> _Field:
+    return value if isinstance(value, _Field) else _Field(default=value)
+
+
+def _first_init(fields: dict[str, _Field], *, frozen: bool) -> Callable[..., None]:
+    """An `__init__` that puts the one to stay in its place."""
+
+    def __init__(self: object, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        cls = type(self)
+        setattr(cls, "__init__", init := _init(cls, fields, frozen=frozen))  # noqa: B010
+        init(self, *args, **kwargs)
+
+    return __init__
+
+
+def _init(cls: type, fields: dict[str, _Field], *, frozen: bool) -> Callable[..., None]:
+    parameters, lines = ["self"], []
+    scope: dict[str, Any] = {"_ABSENT": _ABSENT, "_assign": object.__setattr__}
+    for name, field in fields.items():
+        value = name
+        if field.factory is not _ABSENT:
+            scope[f"_new_{name}"] = field.factory
+            value = f"_new_{name}()"
+            if field.init:
+                parameters.append(f"{name}=_ABSENT")
+                value = f"{value} if {name} is _ABSENT else {name}"
+        elif field.default is not _ABSENT:
+            scope[f"_default_{name}"] = field.default
+            parameters.append(f"{name}=_default_{name}")
+        else:
+            parameters.append(name)
+        lines.append(f" _assign(self, {name!r}, {value})" if frozen else f" self.{name} = {value}")
+    exec(f"def __init__({', '.join(parameters)}):\n" + "\n".join(lines), scope)  # noqa: S102 - our own names only
+    init: Callable[..., None] = scope["__init__"]
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    init.__annotations__ = {
+        **{name: cls.__annotations__[name] for name, field in fields.items() if field.init},
+        "return": "None",
+    }
+    init.__module__ = cls.__module__
+    return init
+
+
+def _repr(fields: dict[str, _Field]) -> Callable[[object], str]:
+    shown = [name for name, field in fields.items() if field.repr]
+
+    def __repr__(self: object) -> str:  # noqa: N807
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{type(self).__qualname__}({values})"
+
+    return __repr__
+
+
+def _compare(body: dict[str, Any], fields: dict[str, _Field], *, frozen: bool) -> None:
+    """Equal are two of the same class whose compared fields are."""
+    values = _values([name for name, field in fields.items() if field.compare])
+
+    def __eq__(self: object, other: object) -> bool:  # noqa: N807
+        if other.__class__ is self.__class__:
+            return values(self) == values(other)
+        return NotImplemented
+
+    def __hash__(self: object) -> int:  # noqa: N807
+        return hash(values(self))
+
+    body.setdefault("__eq__", __eq__)
+    body["__hash__"] = __hash__ if frozen else None
+
+
+def _values(names: list[str]) -> Callable[[object], tuple[Any, ...]]:
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda instance: tuple(getattr(instance, name) for name in names)
+
+
+def _state(self: Any) -> list[Any]:
+    return [getattr(self, name) for name in self.__slots__]
+
+
+def _restore(self: Any, state: list[Any]) -> None:
+    for name, value in zip(self.__slots__, state, strict=True):
+        object.__setattr__(self, name, value)
+
+
+def _refuse_assignment(_self: object, name: str, _value: object) -> NoReturn:
+    from dataclasses import FrozenInstanceError
+
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _refuse_deletion(_self: object, name: str) -> NoReturn:
+    from dataclasses import FrozenInstanceError
+
+    raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _replace(instance: _Instance, /, **changes: Any) -> _Instance:
+    """A copy with some fields changed."""
+    cls: Any = type(instance)
+    for name in cls.__match_args__:
+        if name not in changes:
+            changes[name] = getattr(instance, name)
+    made: _Instance = cls(**changes)
+    return made
+
+
+if not TYPE_CHECKING:
+    dataclass, field, replace = _dataclass, _Field, _replace
