@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -18,7 +17,7 @@ from rules.source import Problem, ProblemsError, Source, Span
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from rules.document import Node
+    from rules.document import Document, Node
     from rules.model import Group
 
 Names = Literal["utf8", "legacy"]
@@ -65,9 +64,20 @@ def load_source(
     source: Source, names: Names = "utf8", *, ignore_unknown_fields: bool = False
 ) -> Loaded:
     """Load rules from text."""
+    document = compose(source)
+    return load_document(source, document, names, ignore_unknown_fields=ignore_unknown_fields)
+
+
+def load_document(
+    source: Source,
+    document: Document,
+    names: Names = "utf8",
+    *,
+    ignore_unknown_fields: bool = False,
+) -> Loaded:
+    """Load rules from what `compose` made of `source`."""
     tolerated = frozenset({UNKNOWN_FIELD}) if ignore_unknown_fields else frozenset[str]()
     report = Report(source, tolerated=tolerated)
-    document = compose(source)
     report.problems.extend(document.problems)
     groups: tuple[Group, ...] = ()
     if document.root is not None:
@@ -105,14 +115,23 @@ def find_files(paths: Iterable[str | Path]) -> tuple[Path, ...]:
             raise UnreadableError("a path is empty\n    hint: is a variable of the shell not set?")
         if Path(path).is_dir():
             matches: Sequence[Path] = sorted(_files_below(text))
-        elif Path(path).exists() or not glob.has_magic(text):
+        elif Path(path).exists():
             matches = [Path(path)]
         else:
-            matches = [Path(match) for match in sorted(glob.glob(text, recursive=True))]  # noqa: PTH207 - an absolute pattern, too
+            matches = _matching(text)
         if not matches:
             raise UnreadableError(f"{text}: no rule file (*.yaml, *.yml) there")
         found.update(dict.fromkeys(matches))
     return tuple(found)
+
+
+def _matching(pattern: str) -> list[Path]:
+    """The files behind a pattern; one without a wildcard is the path itself, there or not."""
+    import glob
+
+    if not glob.has_magic(pattern):
+        return [Path(pattern)]
+    return [Path(match) for match in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207 - an absolute pattern, too
 
 
 def _files_below(folder: str) -> Iterator[Path]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from engine.config.masking import masked
 from rules.decoding import read_source
 from rules.document import Mapping, Scalar, compose
 from rules.errors import StallwatchError
 from rules.fields import nearest
-from rules.loader import find_files, load_source
-from rules.portable import portability
+from rules.loader import find_files, load_document
 from rules.slotted import dataclass, replace
 from rules.source import ProblemsError
 
@@ -115,6 +112,8 @@ class CheckCommand:
             found = findings([one.file for one in checked if one.file is not None], settings)
             checked = [replace(one, findings=found.get(one.path, ())) for one in checked]
         if args.format == "json":
+            import json
+
             print(json.dumps([one.to_json() for one in checked], ensure_ascii=False, indent=2))
         else:
             _print(checked)
@@ -160,22 +159,27 @@ def check_file(path: Path, names: Names = "utf8", *, portable: bool = False) -> 
         source = read_source(path)
     except ProblemsError as error:
         return Checked(str(path), "rules", error.problems)
-    root = compose(source).root
+    document = compose(source)
+    root = document.root
     if _is_configuration(root, path):
         # pydantic is slow to import, and most checks are of rules.
         from engine.config.loader import load_source as load_configuration
 
         _, problems = load_configuration(source, path.resolve().parent)
         return Checked(str(path), "configuration", problems)
-    loaded = load_source(source, names)
+    loaded = load_document(source, document, names)
     problems = loaded.problems
-    if not _holds(root, _RULE_LIKE):
+    if problems and not _holds(root, _RULE_LIKE):
         # It may be a configuration that is too broken to be known as one, secrets and all.
+        from engine.config.masking import masked
+
         problems = masked(problems, _values(root))
     if loaded.file is None:
         return Checked(str(path), "rules", problems)
     groups = loaded.file.groups
     if portable:
+        from rules.portable import portability
+
         problems = (*problems, *portability(loaded.file))
     rules = sum(len(group.rules) for group in groups)
     return Checked(str(path), "rules", problems, len(groups), rules, loaded.file)

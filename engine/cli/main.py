@@ -6,12 +6,10 @@ unless STALLWATCH_DEBUG is set.
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from engine.cli import installed
@@ -66,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _prepare_stdout() -> None:
     """A closed stdout swallows; a name that the terminal's encoding lacks is escaped."""
     if sys.stdout is None:
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the exit
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the exit
     elif isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -105,11 +103,9 @@ def _run(args: list[str]) -> int:
         raise StallwatchError(f"stallwatch: there is no command '{name}'\n    hint: {hint}")
     command = _load(commands[name])
     parser = Parser(
-        prog=f"stallwatch {name}",
+        f"stallwatch {name}",
         description=command.summary,
         epilog=f"example:\n  {command.example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     command.configure(parser)
     return command.run(parser.parse_args(args[1:]))

@@ -9,11 +9,10 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 # Commands that own nothing but memory: no thread, no child, no file that an exit would complete.
 READERS = frozenset({"check", "dry-run", "query", "test", "version"})
@@ -44,25 +43,35 @@ def main() -> int:
 
 def _leave(status: int) -> NoReturn:
     """End at once: taking a gigabyte and two hundred modules apart costs up to a second."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
+    _flush(sys.stdout)
+    _flush(sys.stderr)
     os._exit(status)
 
 
-def locate(package: str) -> Path | None:
+def _flush(stream: TextIO) -> None:
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        return  # nobody is left to tell
+
+
+def locate(package: str) -> str | None:
     """The folder of a top-level package, without importing it; None when there is none."""
-    spec = importlib.util.find_spec(package)
-    folders = [] if spec is None else list(spec.submodule_search_locations or [])
-    return Path(folders[0]).resolve() if folders else None
+    # As importlib.util.find_spec asks them; that, and pathlib, are slow to import.
+    for finder in sys.meta_path:
+        spec = finder.find_spec(package, None)
+        if spec is not None:
+            folders = list(spec.submodule_search_locations or [])
+            return os.path.realpath(folders[0]) if folders else None
+    return None
 
 
-def misplaced(folders: Mapping[str, Path | None]) -> str:
+def misplaced(folders: Mapping[str, str | None]) -> str:
     """What is wrong when the packages do not lie side by side, "" when they do."""
     own = folders["engine"]
-    home = own.parent if own is not None else None
+    home = None if own is None else os.path.dirname(own)  # noqa: PTH120 - pathlib is slow to import
     for name, folder in folders.items():
-        if folder is None or folder.parent != home:
+        if folder is None or os.path.dirname(folder) != home:  # noqa: PTH120 - same
             found = "is missing" if folder is None else f"comes from {folder}"
             return (
                 f"stallwatch: the package '{name}' {found}: it belongs beside 'engine' in {home}\n"

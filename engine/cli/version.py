@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import platform
+import sys
 from typing import TYPE_CHECKING
 
 from engine.cli import installed
@@ -24,8 +23,10 @@ class VersionCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         """Print; exit 0."""
-        facts = {"version": installed.version(), "python": platform.python_version()}
+        facts = {"version": installed.version(), "python": sys.version.split()[0].rstrip("+")}
         if args.format == "json":
+            import json
+
             print(json.dumps(facts))
         else:
             print(f"stallwatch {facts['version']} (Python {facts['python']})")

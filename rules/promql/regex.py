@@ -10,8 +10,6 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-import re2
-
 from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
@@ -76,6 +74,8 @@ def compile_search(pattern: str) -> Any:
 
 
 def _compile(pattern: str, *, dot_nl: bool = True) -> Any:
+    import re2  # most rule files have literals only
+
     any_byte = _ANY_BYTE.match(pattern)
     if any_byte is not None:
         raise PatternError("invalid escape sequence", any_byte[1])

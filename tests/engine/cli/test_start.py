@@ -9,8 +9,7 @@ from pathlib import Path
 from engine.cli.start import PACKAGES, locate, misplaced
 
 ROOT = Path(__file__).resolve().parents[3]
-HOME = Path("/opt/stallwatch")
-TOGETHER: dict[str, Path | None] = {name: HOME / name for name in PACKAGES}
+TOGETHER: dict[str, str | None] = {name: f"/opt/stallwatch/{name}" for name in PACKAGES}
 HINT = (
     "\n    hint: install stallwatch into a virtual environment of its own, and start it without"
     " PYTHONPATH"
@@ -23,7 +22,7 @@ def test_packages_side_by_side_are_ours() -> None:
 
 
 def test_a_package_of_somebody_else_is_named_with_its_place() -> None:
-    strange = {**TOGETHER, "rules": Path("/usr/lib/python3/dist-packages/rules")}
+    strange = {**TOGETHER, "rules": "/usr/lib/python3/dist-packages/rules"}
     assert misplaced(strange) == (
         "stallwatch: the package 'rules' comes from /usr/lib/python3/dist-packages/rules:"
         " it belongs beside 'engine' in /opt/stallwatch" + HINT
