@@ -4,7 +4,7 @@
 class and six for the import, where checking a rule file takes sixty classes. Here only `__init__`
 is compiled, when the first instance is made, and the other methods are closures over the names of
 the fields. What is made looks the same to type checkers, `match`, `pickle` and the functions of
-`dataclasses`; subclasses, ClassVar, InitVar, KW_ONLY and `__post_init__` are not for it.
+`dataclasses`; not for it are subclasses of dataclasses, ClassVar, InitVar and KW_ONLY.
 """
 
 from __future__ import annotations
@@ -66,12 +66,13 @@ class _Standard:
     def __get__(self, instance: object, owner: type) -> Any:
         import dataclasses
 
+        made = next(cls for cls in owner.__mro__ if vars(cls).get(self._name) is self)
         body = {name: field.standard() for name, field in self._fields.items()}
-        body["__annotations__"] = owner.__annotations__
-        body["__module__"] = owner.__module__
-        twin: Any = dataclasses.dataclass(frozen=self._frozen)(type(owner.__name__, (), body))
+        body["__annotations__"] = made.__annotations__
+        body["__module__"] = made.__module__
+        twin: Any = dataclasses.dataclass(frozen=self._frozen)(type(made.__name__, (), body))
         found = getattr(twin, self._name)
-        setattr(owner, self._name, found)
+        setattr(made, self._name, found)
         return found
 
 
@@ -84,6 +85,8 @@ def _dataclass(*, slots: bool, frozen: bool = False, eq: bool = True) -> Callabl
 
 def _slotted(cls: _Class, *, frozen: bool, eq: bool) -> _Class:
     """The class anew, since slots are decided when a class is made."""
+    if any("__dataclass_fields__" in vars(base) for base in cls.__mro__[1:]):
+        raise TypeError(f"{cls.__name__} is a subclass of a dataclass: use that of 'dataclasses'")
     body = dict(cls.__dict__)
     fields = {name: _as_field(body.pop(name, _ABSENT)) for name in cls.__annotations__}
     body.pop("__dict__", None)
@@ -91,7 +94,6 @@ def _slotted(cls: _Class, *, frozen: bool, eq: bool) -> _Class:
     body["__slots__"] = tuple(fields)
     body["__qualname__"] = cls.__qualname__
     body["__match_args__"] = tuple(name for name, field in fields.items() if field.init)
-    body["__init__"] = _first_init(fields, frozen=frozen)
     body.setdefault("__repr__", _repr(fields))
     body["__getstate__"] = _state
     body["__setstate__"] = _restore
@@ -103,19 +105,24 @@ def _slotted(cls: _Class, *, frozen: bool, eq: bool) -> _Class:
     for name in ("__dataclass_fields__", "__dataclass_params__"):
         body[name] = _Standard(name, fields, frozen=frozen)
     made: Any = type(cls.__name__, cls.__bases__, body)
+    made.__init__ = _first_init(made, fields, frozen=frozen)
     return cast("_Class", made)
 
 
 def _as_field(value: Any) -> _Field:
-    return value if isinstance(value, _Field) else _Field(default=value)
+    if isinstance(value, _Field):
+        return value
+    if value.__class__.__hash__ is None:
+        raise ValueError(f"one {type(value).__name__} for all instances: use default_factory")
+    return _Field(default=value)
 
 
-def _first_init(fields: dict[str, _Field], *, frozen: bool) -> Callable[..., None]:
+def _first_init(cls: type, fields: dict[str, _Field], *, frozen: bool) -> Callable[..., None]:
     """An `__init__` that puts the one to stay in its place."""
 
     def __init__(self: object, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        cls = type(self)
-        setattr(cls, "__init__", init := _init(cls, fields, frozen=frozen))  # noqa: B010
+        init = _init(cls, fields, frozen=frozen)
+        setattr(cls, "__init__", init)  # noqa: B010 - a type checker forbids the plain form
         init(self, *args, **kwargs)
 
     return __init__
@@ -123,7 +130,7 @@ def _first_init(fields: dict[str, _Field], *, frozen: bool) -> Callable[..., Non
 
 def _init(cls: type, fields: dict[str, _Field], *, frozen: bool) -> Callable[..., None]:
     parameters, lines = ["self"], []
-    scope: dict[str, Any] = {"_ABSENT": _ABSENT, "_assign": object.__setattr__}
+    scope: dict[str, Any] = {"_ABSENT": _ABSENT}
     for name, field in fields.items():
         value = name
         if field.factory is not _ABSENT:
@@ -134,10 +141,20 @@ def _init(cls: type, fields: dict[str, _Field], *, frozen: bool) -> Callable[...
                 value = f"{value} if {name} is _ABSENT else {name}"
         elif field.default is not _ABSENT:
             scope[f"_default_{name}"] = field.default
-            parameters.append(f"{name}=_default_{name}")
+            if field.init:
+                parameters.append(f"{name}=_default_{name}")
+            else:
+                value = f"_default_{name}"
         else:
             parameters.append(name)
-        lines.append(f" _assign(self, {name!r}, {value})" if frozen else f" self.{name} = {value}")
+        if frozen:
+            # Past the class's own __setattr__, and quicker than object.__setattr__ by name.
+            scope[f"_set_{name}"] = vars(cls)[name].__set__
+            lines.append(f" _set_{name}(self, {value})")
+        else:
+            lines.append(f" self.{name} = {value}")
+    if hasattr(cls, "__post_init__"):
+        lines.append(" self.__post_init__()")
     exec(f"def __init__({', '.join(parameters)}):\n" + "\n".join(lines), scope)  # noqa: S102 - our own names only
     init: Callable[..., None] = scope["__init__"]
     init.__qualname__ = f"{cls.__qualname__}.__init__"

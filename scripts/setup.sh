@@ -136,6 +136,17 @@ sys.exit(tuple(map(int, pip.__version__.split(".")[:2])) < (25, 1))' ||
   pip "stallwatch could not be installed" install --editable . ${1:+--group "$1"}
 }
 
+# Not compiled, our modules take as long again to start, each time: Python itself leaves it where
+# PYTHONDONTWRITEBYTECODE is set, or where the tree belongs to somebody else.
+compile() {
+  sources="engine notifiers probes rules"
+  # shellcheck disable=SC2086 # the list is words on purpose
+  if [ -f "$1" ] && [ -z "$(find $sources -name '*.py' -newer "$1" 2>/dev/null)" ]; then return; fi
+  : >"$1"
+  # shellcheck disable=SC2086 # same
+  .venv/bin/python -m compileall -q $sources >/dev/null 2>&1 || true
+}
+
 link_bcc() {
   folder="$(bcc_folder)"
   if [ -z "$folder" ]; then
@@ -172,5 +183,6 @@ if ! usable || ! { stamped "$stamp" || stamped .venv/.set-up-dev; }; then
   install_project "$group"
   printf '%s' "$want" >"$stamp"
 fi
+compile .venv/.compiled
 link_bcc
 [ -z "$torch" ] || install_torch

@@ -139,6 +139,56 @@ def test_its_signature_is_there_once_one_is_made() -> None:
     assert parameters["unit"].annotation == "str"
 
 
+def test_post_init_runs_after_the_fields_are_there() -> None:
+    @slotted.dataclass(slots=True)
+    class Span:
+        start: int
+        end: int
+        length: int = slotted.field(init=False, default=-1)
+
+        def __post_init__(self) -> None:
+            assert self.length == -1
+            self.length = self.end - self.start
+
+    assert Span(1, 5).length == 4
+
+
+def test_a_subclass_with_methods_only_is_made_like_its_base() -> None:
+    class Loud(OURS):  # type: ignore[valid-type, misc]
+        __slots__ = ()
+
+        def shout(self) -> str:
+            return f"{self.name}!"
+
+    assert Loud("a", 1.0).shout() == "a!"
+    assert dataclasses.replace(Loud("a", 1.0), name="b").shout() == "b!"
+    assert [one.name for one in dataclasses.fields(Loud)][:2] == ["name", "value"]
+
+
+def test_without_eq_each_instance_equals_itself_only() -> None:
+    @slotted.dataclass(frozen=True, slots=True, eq=False)
+    class Place:
+        line: int
+
+    one = Place(1)
+    assert one != Place(1)
+    assert {one: 1}[one] == 1
+
+
+def test_what_would_be_wrong_is_refused_where_it_is_defined() -> None:
+    with pytest.raises(TypeError, match="More is a subclass of a dataclass"):
+
+        @slotted.dataclass(slots=True)
+        class More(OURS):  # type: ignore[valid-type, misc]
+            more: int
+
+    with pytest.raises(ValueError, match="one list for all instances"):
+
+        @slotted.dataclass(slots=True)
+        class Shared:
+            notes: list[str] = []  # noqa: RUF012
+
+
 def test_slots_are_asked_for() -> None:
     with pytest.raises(TypeError, match="slots=True is missing"):
         slotted.dataclass(slots=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ TOOLS = [
     "cksum",
     "cp",
     "dirname",
+    "find",
     "grep",
     "ln",
     "mkdir",
@@ -38,6 +40,7 @@ case "$*" in
 *sysconfig*) echo .venv/site ;;
 *"pip --disable"*install*)
   if [ -n "${PIP_SAYS-}" ]; then echo "$PIP_SAYS"; exit 1; fi ;;
+*"${CANNOT-nothing}"*) echo 'Permission denied'; exit 1 ;;
 esac
 """
 APT = """#!/bin/sh
@@ -146,6 +149,31 @@ def test_a_second_run_installs_nothing(machine: Machine) -> None:
     status, said, calls = machine.set_up()
     assert (status, said) == (0, [])
     assert not [call for call in calls if " -m " in call or "apt-get" in call]
+
+
+def test_our_modules_are_compiled_when_one_has_changed(machine: Machine) -> None:
+    machine.apt()
+    (machine.clone / "rules").mkdir()
+    source = machine.clone / "rules/model.py"
+    source.touch()
+
+    def compiled() -> list[str]:
+        return [call for call in machine.set_up()[2] if " -m compileall -q " in call]
+
+    assert len(compiled()) == 1
+    assert compiled() == []
+    changed = (machine.venv / ".compiled").stat().st_mtime_ns + 1_000_000_000
+    os.utime(source, ns=(changed, changed))
+    assert len(compiled()) == 1
+
+
+def test_a_tree_that_cannot_be_written_stays_as_it_is(machine: Machine) -> None:
+    machine.apt()
+    machine.set_up()
+    (machine.venv / ".compiled").unlink()
+    status, said, calls = machine.set_up(CANNOT="compileall")
+    assert (status, said) == (0, [])
+    assert [call for call in calls if "compileall" in call]
 
 
 def test_what_the_tests_need_has_what_the_agent_needs(machine: Machine) -> None:
