@@ -20,7 +20,7 @@ from engine.promql.summation import is_plain
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.promql.bounds import Bounds
+    from engine.promql.bounds import Bounds, IndexArray
     from engine.promql.windows import Block
     from engine.series import Float64Array, Int64Array
 
@@ -30,6 +30,8 @@ SCALE = -700
 
 # A variance this much smaller than the squares that it is the difference of is worked out anew.
 CANCELLED = 1 / 32
+# A covariance this much smaller than what it is the sum of is rounding's dust, or close to it.
+DUST = 2.0**-36
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +150,7 @@ def slopes(block: Block) -> Float64Array:
 
     def plain(calm: Block) -> Float64Array:
         times = Deviations(calm, _times(calm.bounds))
-        return spread_about(Deviations(calm, calm.values), times) / _seconds_squared(times)
+        return _covariances(Deviations(calm, calm.values), times) / _seconds_squared(times)
 
     return _scaled(block, plain, power=1)
 
@@ -158,13 +160,53 @@ def lines_at(block: Block, at_ms: Int64Array, ahead: Float64Array) -> Float64Arr
 
     def plain(calm: Block) -> Float64Array:
         times, values = Deviations(calm, _times(calm.bounds)), Deviations(calm, calm.values)
-        slope = spread_about(values, times) / _seconds_squared(times)
+        slope = _covariances(values, times) / _seconds_squared(times)
         away = (at_ms - times.means) / 1000 + ahead
         slope *= away
         slope += values.means
         return slope
 
     return _scaled(block, plain, power=1)
+
+
+def _covariances(values: Deviations, times: Deviations) -> Float64Array:
+    """`spread_about`, [S, T], where it is next to nothing without rounding's dust.
+
+    Whole numbers that rise as much as they fall have a slope of exactly 0, whatever the cut.
+    """
+    weights, products = values.block.bounds.weights, values.products(times)
+    found = products.before.copy()
+    size = np.abs(found)
+    for part in (
+        values.sums.before * times.sums.before / -weights.before,
+        products.beyond.copy(),
+        values.sums.beyond * times.sums.beyond / -weights.beyond,
+        values.apart * times.apart * weights.both,
+    ):
+        found += part
+        size += np.abs(part, out=part)
+    size *= DUST
+    careful = np.flatnonzero((np.abs(found) <= size) & (found != 0) & values.block.filled)
+    if careful.size:
+        found.reshape(-1)[careful] = _exact_covariances(values.block, times, careful)
+    return found
+
+
+def _exact_covariances(block: Block, times: Deviations, cells: IndexArray) -> Float64Array:
+    """Those of these windows, by compensated sums; of whole numbers not too large exactly."""
+    found = np.empty(cells.size)
+    whole = block.with_values(np.broadcast_to(times.values, block.values.shape))
+    pairs = zip(gathered(block, cells, 0.0), gathered(whole, cells, 0.0), strict=True)
+    for some, when in pairs:
+        exists = True if some.exists is None else some.exists
+        number = np.broadcast_to(block.bounds.counts, block.shape).reshape(-1)[cells[some.cells]]
+        risen = np.where(exists, some.values - some.values[:, :1], 0.0)
+        passed = np.where(exists, when.values - when.values[:, :1], 0.0)
+        # From about their mean, a whole number: the product of sums stays small.
+        passed -= np.where(exists, np.floor(exact_sum(passed) / number)[:, None], 0.0)
+        product = exact_sum(risen) * exact_sum(passed) / number
+        found[some.cells] = exact_sum(risen * passed) - product
+    return found
 
 
 def _times(bounds: Bounds) -> Float64Array:

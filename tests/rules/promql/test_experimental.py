@@ -65,8 +65,6 @@ READ = {
     "min_of(1, max_of(2, 3))": "",
     "min_of": "",
     "start_timestamp(x)": "",
-    "integral(x[5m])": "",
-    "integral(x[5m], 1)": "",
     "x </ 5": "",
     "x >/ 5 </ y": "",
     '{"metric.name", "label.with.dots"="x"}': '{"label.with.dots"="x",__name__="metric.name"}',
