@@ -7,7 +7,6 @@ how long each rank waited. Never labels, never part of the fingerprint.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ from engine.series import stale_mask
 from rules.model import AlertingRule
 from rules.promql.ast import Matcher
 from rules.promql.walk import selectors
+from rules.slotted import dataclass, field
 from rules.source import Span
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ The store, the recording and a replay all take flushes; nothing else enters them
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,11 +7,11 @@ The notation and its canonical form are promqltest's (`FloatHistogram.TestExpres
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from engine.promql.numbers import format_general, parse_float
 from rules.errors import StallwatchError
+from rules.slotted import dataclass, field, replace
 
 if TYPE_CHECKING:
     from engine.ruletest.notation import HistogramRun

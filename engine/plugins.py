@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from engine.readings import ProbeStatus, Produced
 from rules.errors import StallwatchError
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from engine.labels import METRIC_NAME, Labels
 from engine.series import STALE_NAN
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -6,7 +6,6 @@ else, so that the drift against what the kernel produced is a real comparison.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from engine.aggregate.identity import Owner, TaskDirectory
 from engine.flush import Flush, TaskEvent
 from engine.readings import Count, Event, Gone, Level, Process, Watched
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,11 +7,11 @@ A level that no process reported in an interval gets a staleness marker, as a sc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from engine.labels import METRIC_NAME, Labels
 from engine.series import STALE_NAN
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

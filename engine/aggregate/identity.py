@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.aggregate.procfs import CLOCK_TICKS_PER_SECOND, Procfs
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from engine.readings import Process

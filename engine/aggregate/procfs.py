@@ -6,10 +6,10 @@ Layouts: proc(5), `/proc/PID/stat`, `environ`, `cgroup`.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from engine.readings import Process
+from rules.slotted import dataclass
 
 CLOCK_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 

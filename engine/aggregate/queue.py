@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from engine.readings import ProbeStatus, Produced, Reading

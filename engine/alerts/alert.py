@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
+
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from engine.labels import Labels

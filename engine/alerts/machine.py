@@ -6,12 +6,12 @@ resolved for fifteen minutes after. Live evaluation and replay call the same `st
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from engine.alerts.alert import Alert, AlertState
 from engine.labels import METRIC_NAME, Labels
+from rules.slotted import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

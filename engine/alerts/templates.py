@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.alerts.machine import Element
 from engine.labels import METRIC_NAME, Labels
+from rules.slotted import replace
 from rules.templates import TemplateError, words_of
 from rules.templates.expand import TemplateData, expand
 

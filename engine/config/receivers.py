@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -12,6 +11,7 @@ from engine.config.model import IntegrationConfig, ReceiverConfig
 from engine.config.secrets import shown
 from rules.document import Mapping, Scalar, Sequence
 from rules.fields import did_you_mean
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

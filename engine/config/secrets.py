@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
 from pydantic import BaseModel, SecretStr
@@ -16,6 +15,7 @@ from pydantic import BaseModel, SecretStr
 from engine.config.plain import plain
 from rules.decoding import open_at_once
 from rules.document import Mapping, Scalar
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from pathlib import Path

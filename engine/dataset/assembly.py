@@ -6,7 +6,6 @@ read: only what is out of order is sorted, and only what is in pieces is copied.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from engine.labels import Labels
 from engine.series import Series
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

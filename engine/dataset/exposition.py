@@ -11,7 +11,6 @@ has no place in recorded data.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -28,6 +27,7 @@ from engine.dataset.values import overflows
 from engine.labels import METRIC_NAME, Labels
 from engine.native_histogram import HistogramError
 from engine.series import stale_mask
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

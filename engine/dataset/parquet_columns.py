@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -31,6 +30,7 @@ from engine.dataset.times import (
     parse_times,
 )
 from engine.dataset.values import parse_values
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from engine.series import Float64Array, Int64Array, Series, TextArray

@@ -10,7 +10,6 @@ import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -31,6 +30,7 @@ from engine.dataset.long_form import (
 )
 from engine.dataset.parquet_columns import Decoder, is_text
 from engine.labels import METRIC_NAME
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.timestamps import parse_timestamp
 from rules.durations import DurationError, parse_duration
 from rules.errors import StallwatchError
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

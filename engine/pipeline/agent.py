@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.aggregate.aggregator import Aggregator
@@ -40,6 +39,7 @@ from engine.store import Store
 from engine.telemetry import OwnSample, Telemetry
 from rules.errors import StallwatchError
 from rules.hashing import rules_hash
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

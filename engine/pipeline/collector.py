@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.aggregate.queue import FlushMark
 from engine.pipeline.stage import ignore_fault, start_stage
 from engine.readings import ProbeOptions, ProbeStatus, Produced
 from rules.errors import StallwatchError
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.alerts.alert import AlertState
@@ -19,6 +18,7 @@ from engine.pipeline.resume import write_evaluation
 from engine.pipeline.schedule import Schedule
 from engine.pipeline.stage import ignore_fault, start_stage
 from engine.rulegroup.common_parts import CommonParts
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

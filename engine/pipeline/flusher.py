@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import resource
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.aggregate.queue import FlushMark
 from engine.pipeline.stage import ignore_fault, start_stage
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     import threading

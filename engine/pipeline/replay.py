@@ -6,7 +6,6 @@ chunks so that memory does not grow with the length of the recording.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from engine.rulegroup.overlay import Overlay, Remembered
 from engine.rulegroup.runner import RuleRunner, settle_departed
 from engine.rulegroup.state import RuleState
 from engine.timing import TimedQueryable, Timing, timed
+from rules.slotted import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

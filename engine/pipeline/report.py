@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from engine.alerts.wording import evidence_text, inert
 from engine.promql.numbers import format_value
 from engine.timestamps import unix_seconds
 from rules.durations import format_duration
+from rules.slotted import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -11,6 +10,7 @@ import numpy as np
 from engine.rulegroup.state import is_too_long_down
 from engine.timestamps import format_rfc3339
 from rules.errors import StallwatchError
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.alerts.machine import is_active
 from engine.http.sources import GroupStatus
 from engine.promql.engine import evaluate
 from rules.promql.parser import parse
+from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.labels import quote
 from engine.promql.numbers import format_general
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from engine.series import BoolArray, Float64Array

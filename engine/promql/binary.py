@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from engine.promql.native_operands import with_scalar
 from engine.promql.operators import ARITHMETIC, COMPARISONS, SET_OPERATORS
 from engine.promql.value import Scalar
 from rules.promql.tokens import TRIM_OPERATORS
+from rules.slotted import replace
 
 if TYPE_CHECKING:
     from engine.promql.context import Context, Partial

@@ -15,7 +15,6 @@ import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -42,6 +41,7 @@ from rules.promql.ast import (
 )
 from rules.promql.types import type_of
 from rules.promql.walk import selectors
+from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence

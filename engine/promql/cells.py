@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.promql.summation import LARGEST_PLAIN, NEUTRAL, Mean, Sum, is_plain
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -12,6 +11,7 @@ from engine.promql.frame import Frame
 from engine.promql.naming import drop_names
 from engine.promql.shared_times import SharedTimes
 from engine.promql.value import Scalar, String
+from rules.slotted import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

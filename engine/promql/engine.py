@@ -6,7 +6,6 @@ for all steps, on arrays [series, step] with a mask for presence.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +42,7 @@ from rules.promql.ast import (
     VectorSelector,
 )
 from rules.promql.duration_expressions import DurationExpressionError, resolve
+from rules.slotted import replace
 
 if TYPE_CHECKING:
     from engine.labels import Labels

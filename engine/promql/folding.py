@@ -8,12 +8,12 @@ parts: over a long axis row by row, over a short one all groups side by side.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from engine.promql.summation import LARGEST_PLAIN, NEUTRAL, add, two_sum
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -5,7 +5,6 @@ S is the number of series, T the number of steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from engine.promql.errors import SAME_LABELSET, EvaluationError
 from engine.promql.remembered import REMEMBERED
 from engine.promql.value import Vector
+from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

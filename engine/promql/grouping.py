@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.promql.naming import METADATA
 from engine.promql.remembered import REMEMBERED
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,6 @@ duplicates are an error only at a step where both are present, as in Prometheus.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ from engine.promql.operators import ARITHMETIC, COMPARISONS
 from engine.promql.pairing import Pairing, Rivals, Signatures, signature
 from rules.promql.ast import VectorMatching
 from rules.promql.tokens import TRIM_OPERATORS
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from engine.labels import Labels

@@ -7,11 +7,11 @@ once. `__type__` and `__unit__` go with it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.labels import METRIC_NAME
 from engine.promql.remembered import REMEMBERED
+from rules.slotted import replace
 
 if TYPE_CHECKING:
     from engine.labels import Labels

@@ -6,11 +6,11 @@ Anything else has no result, and an info says so. Source: promql/engine.go, vect
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.promql.errors import NeedsNativeHistograms
 from rules.promql.tokens import TRIM_OPERATORS
+from rules.slotted import replace
 
 if TYPE_CHECKING:
     from engine.promql.context import Context

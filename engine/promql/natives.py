@@ -7,7 +7,6 @@ one would decide a value, the evaluation is refused (NeedsNativeHistograms).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from engine.promql.errors import NeedsNativeHistograms
 from engine.promql.grouping import Groups
 from engine.series import stale_mask
+from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
     from engine.labels import Labels

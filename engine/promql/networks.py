@@ -11,11 +11,12 @@ arrays: Batcher's odd-even merges, without what nobody asks for.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from engine.series import Float64Array

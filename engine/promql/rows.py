@@ -6,7 +6,6 @@ once for a group, however many series it has.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from engine.promql.natives import unseen
 from engine.promql.windows import Samples
 from engine.series import Series, Table, stale_mask
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from engine.promql.started import started_rows
 from engine.promql.windows import Windows
 from engine.series import Tabular, stale_mask
 from rules.promql.ast import VectorSelector
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from engine.promql.context import Context

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.promql.windows import BoundsCache
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from engine.series import Int64Array

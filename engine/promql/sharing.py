@@ -9,7 +9,6 @@ whoever writes a series says so (`forget`).
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from engine.matching import matcher_key
@@ -29,6 +28,7 @@ from rules.promql.ast import (
 from rules.promql.printer import format as format_expression
 from rules.promql.types import type_of
 from rules.promql.walk import walk
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.promql.cells import count, for_each
 from engine.promql.networks import network, run
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from engine.promql.bounds import Bins, IndexArray

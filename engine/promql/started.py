@@ -7,10 +7,11 @@ Source: promql/functions.go, extrapolatedRate and isStartTimestampReset.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from engine.labels import Labels

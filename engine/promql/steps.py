@@ -6,7 +6,6 @@ A negative offset or `@` names samples that an instant query at t must not see y
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from engine.promql.value import Axis, Result, Scalar, Value, Vector
 from rules.promql.ast import Call, Subquery, VectorSelector
 from rules.promql.walk import walk
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,13 +7,13 @@ deeper than the distance between them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from rules.promql.ast import Aggregate, Binary, Call, Expr, Paren, Subquery, Unary, children
 from rules.promql.duration_expressions import durations
 from rules.promql.walk import walk
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -5,10 +5,11 @@ S is the number of series, T the number of steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from engine.labels import Labels

@@ -8,12 +8,12 @@ set to stay in cache.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from engine.promql.bounds import NEVER, Bounds, Edges, IndexArray
+from rules.slotted import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from engine.dataset.errors import DataError
 from engine.recording.reading import Recording, is_recording
 from engine.recording.recorder import HOUR_MS, Recorder
 from engine.recording.retention import FOREVER
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from engine.dataset.dataset import Dataset

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.dataset.dataset import cut, union
 from engine.dataset.index import SeriesIndex
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

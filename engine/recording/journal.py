@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from engine.flush import TaskEvent
 from engine.labels import Labels
 from engine.recording.framing import MAGIC, frame, scan, sync_folder, write_all
 from engine.recording.slots import SlotLog
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from engine.dataset.errors import DataError
 from engine.recording.framing import sync_folder, write_all
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from engine.recording.journal import JournalContent, read_journal
 from engine.recording.manifest import NAME, read_manifest
 from engine.recording.retention import sealed_files
 from engine.recording.slots import Slots, expand
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

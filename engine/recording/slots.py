@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,13 +8,13 @@ holds it equal to the machine, which stays the definition.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engine.alerts.alert import Alert, AlertState
 from engine.alerts.machine import RESOLVED_RETENTION_MS
+from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
     from engine.alerts.machine import AlertContext, AlertTable

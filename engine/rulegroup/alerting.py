@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -12,6 +11,7 @@ from engine.alerts.machine import Element, Step, is_active, step
 from engine.rulegroup.alert_axis import Along
 from engine.rulegroup.output import RuleFailure, RuleOutput, SampleColumns
 from engine.rulegroup.state import RuleState
+from rules.slotted import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.promql.sharing import Sharing
 from engine.rulegroup.dependencies import reads_in
+from rules.slotted import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

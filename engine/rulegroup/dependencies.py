@@ -6,7 +6,6 @@ Rules that read their own or a later rule's output form a component that goes st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from engine.alerts.machine import ALERT_NAME, ALERTS, ALERTS_FOR_STATE
 from engine.labels import METRIC_NAME
 from rules.model import AlertingRule
 from rules.promql.walk import selectors
+from rules.slotted import dataclass
 from rules.templates import words_of
 
 if TYPE_CHECKING:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlencode
 
 from engine.address import local_url
 from engine.promql.engine import Options, evaluate
 from engine.rulegroup.state import MAX_DOWN_MS
+from rules.slotted import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.alerts.machine import SAME_LABELS, Element
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

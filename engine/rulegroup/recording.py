@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from engine.promql.value import Vector
 from engine.rulegroup.output import RuleFailure, RuleOutput
 from engine.rulegroup.state import RuleState
 from engine.series import STALE_NAN, Series
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

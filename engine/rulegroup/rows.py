@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from engine.labels import Labels
 from engine.promql.engine import EvaluationError
 from engine.promql.value import Axis, Scalar, Vector
 from rules.errors import StallwatchError
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -22,6 +21,7 @@ from engine.rulegroup.rows import evaluate_parts, fault
 from engine.rulegroup.state import GroupState, RuleState, adopt, disband, rule_keys
 from engine.series import STALE_NAN, Queryable, Sample
 from rules.model import AlertingRule
+from rules.slotted import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

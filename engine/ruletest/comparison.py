@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from engine.labels import quote
 from engine.promql.numbers import format_general
 from engine.ruletest.verdict import FieldDifference, ItemDifference
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

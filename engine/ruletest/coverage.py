@@ -8,7 +8,6 @@ nothing here can change a verdict.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from engine.promql.value import Axis, Scalar, Vector
 from rules.promql.ast import Aggregate, Binary, Call, Subquery, ValueType, children
 from rules.promql.tokens import COMPARISONS
 from rules.promql.types import type_of
+from rules.slotted import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.labels import Labels
@@ -28,6 +27,7 @@ from rules.fields import Fields, Report
 from rules.groups import place
 from rules.model import Expression
 from rules.promql.parser import parse
+from rules.slotted import dataclass, replace
 from rules.source import ProblemsError, Span
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ The format is promtool's: https://prometheus.io/docs/prometheus/latest/configura
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from engine.labels import Labels

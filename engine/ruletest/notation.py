@@ -7,7 +7,6 @@ The grammar is that of Prometheus' series descriptions (promql/parser/generated_
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ from rules.promql.cursor import Cursor
 from rules.promql.lexer import number_value, tokenize
 from rules.promql.selectors import read_selector
 from rules.promql.tokens import Kind
+from rules.slotted import dataclass
 from rules.source import Problem, ProblemsError, Source, Span
 
 if TYPE_CHECKING:

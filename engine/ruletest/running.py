@@ -6,7 +6,6 @@ import difflib
 import glob
 import math
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +30,7 @@ from rules.groups import place
 from rules.loader import load_file
 from rules.model import AlertingRule
 from rules.promql.tokens import shorten
+from rules.slotted import dataclass, field
 from rules.source import Problem, ProblemsError, Span
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ of time at once, so that a test over a year costs no year of single evaluations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from engine.ruletest.storage import ScenarioStorage
 from engine.series import stale_mask
 from rules.groups import place
 from rules.promql.ast import Paren, VectorSelector
+from rules.slotted import dataclass, field
 from rules.source import Span
 
 if TYPE_CHECKING:

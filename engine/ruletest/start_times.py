@@ -7,12 +7,12 @@ series of the entry that follows, or without a name for all that follow, over an
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.ruletest.notation import MOST_SAMPLES
 from rules.durations import DurationError, parse_duration
 from rules.errors import StallwatchError
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from engine.labels import Labels

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from engine.promql.errors import NEEDS_HISTOGRAMS
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from engine.ruletest.model import Scenario

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from engine.alerts.encoding import alert_from_json, alert_to_json
 from engine.labels import Labels
 from engine.rulegroup.state import GroupState, RuleKey, RuleState
 from engine.series import Sample
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     import sqlite3

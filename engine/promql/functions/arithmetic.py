@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from rules.slotted import replace
 
 if TYPE_CHECKING:
     from engine.promql.context import Context, Partial

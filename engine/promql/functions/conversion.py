@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ from engine.promql.frame import Frame
 from engine.promql.functions.shapes import unwrapped
 from engine.promql.value import Scalar
 from rules.promql.ast import VectorSelector
+from rules.slotted import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

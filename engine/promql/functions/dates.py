@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 
 from engine.labels import Labels
 from engine.promql.frame import Frame
+from rules.slotted import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,6 @@ look-back before and after it. Source: promql/functions.go, extendedRate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -19,6 +18,7 @@ from engine.promql.frame import Frame
 from engine.promql.functions import native_windows
 from engine.promql.natives import native_rows
 from rules.promql.functions import ANCHORED_FUNCTIONS, SMOOTHED_FUNCTIONS
+from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ from engine.promql.annotations import Monotonicity
 from engine.promql.errors import NeedsNativeHistograms
 from engine.promql.frame import Frame
 from engine.promql.numbers import format_open_metrics, parse_float
+from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
     from engine.labels import Labels

@@ -6,7 +6,6 @@ equal. Source: promql/info.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
 from engine.promql.functions.shapes import unwrapped
 from rules.promql.ast import Matcher, VectorSelector
+from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
     from engine.promql.context import Context, Partial

@@ -6,7 +6,6 @@ Source: promql/functions.go.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from engine.labels import METRIC_NAME
 from engine.promql.errors import NeedsNativeHistograms
 from engine.promql.started import resets_by_start
+from rules.slotted import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

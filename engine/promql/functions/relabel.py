@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.labels import METRIC_NAME
 from engine.promql.errors import EvaluationError
 from engine.promql.regex import PatternError, compile_pattern
+from rules.slotted import replace
 
 if TYPE_CHECKING:
     from engine.labels import Labels

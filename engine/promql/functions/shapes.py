@@ -6,7 +6,6 @@ kernel over windows or from arithmetic over a vector.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from engine.labels import METRIC_NAME
@@ -18,6 +17,7 @@ from engine.promql.functions.native_windows import settle
 from engine.promql.natives import refuse
 from engine.promql.windows import Kernel, Windows, fold
 from rules.promql.ast import Call, Expr, MatrixSelector, Paren, Subquery
+from rules.slotted import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
