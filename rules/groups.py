@@ -14,6 +14,7 @@ from rules.promql.parser import parse
 from rules.promql.types import type_of
 from rules.slotted import dataclass, field
 from rules.source import ProblemsError, Span
+from rules.templates.check import check_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -213,8 +214,6 @@ class GroupReader:
     def _check_template(self, scalar: Scalar) -> None:
         if "{{" not in scalar.value or scalar.span in self._checked:
             return
-        from rules.templates.check import check_template  # recording rules have none
-
         self._checked.add(scalar.span)
         error = check_template(scalar.value)
         if error is not None:

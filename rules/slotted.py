@@ -1,15 +1,14 @@
 """Frozen slotted dataclasses that are quick to define: for what every start of a command imports.
 
 `dataclasses` compiles six methods for each class and brings `inspect` along: half a millisecond a
-class and six for the import, where checking a rule file takes sixty classes. Here only `__init__`
-is compiled, when the first instance is made, and the other methods are closures over the names of
-the fields. What is made looks the same to type checkers, `match`, `pickle` and the functions of
-`dataclasses`; not for it are subclasses of dataclasses, ClassVar, InitVar and KW_ONLY.
+class and six for the import, where checking a rule file takes sixty classes and a dry-run twice
+that. Here a method is compiled when it is first called. What is made looks the same to type
+checkers, `match`, `pickle` and the functions of `dataclasses`; not for it are subclasses of
+dataclasses, ClassVar, InitVar and KW_ONLY.
 """
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -97,15 +96,18 @@ def _slotted(cls: _Class, *, frozen: bool, eq: bool) -> _Class:
     body.setdefault("__repr__", _repr(fields))
     body["__getstate__"] = _state
     body["__setstate__"] = _restore
-    if eq:
-        _compare(body, fields, frozen=frozen)
     if frozen:
         body["__setattr__"] = _refuse_assignment
         body["__delattr__"] = _refuse_deletion
     for name in ("__dataclass_fields__", "__dataclass_params__"):
         body[name] = _Standard(name, fields, frozen=frozen)
+    own_eq, own_hash = "__eq__" in body, body.get("__hash__") is not None
     made: Any = type(cls.__name__, cls.__bases__, body)
-    made.__init__ = _first_init(made, fields, frozen=frozen)
+    made.__init__ = _late(made, "__init__", lambda: _init(made, fields, frozen=frozen))
+    if eq and not own_eq:
+        made.__eq__ = _late(made, "__eq__", lambda: _eq(made, fields))
+    if eq and not own_hash:
+        made.__hash__ = _late(made, "__hash__", lambda: _hash(made, fields)) if frozen else None
     return cast("_Class", made)
 
 
@@ -117,36 +119,35 @@ def _as_field(value: Any) -> _Field:
     return _Field(default=value)
 
 
-def _first_init(cls: type, fields: dict[str, _Field], *, frozen: bool) -> Callable[..., None]:
-    """An `__init__` that puts the one to stay in its place."""
+def _late(cls: type, name: str, compiled: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+    """A method that puts the one to stay in its place when it is first called."""
 
-    def __init__(self: object, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        init = _init(cls, fields, frozen=frozen)
-        setattr(cls, "__init__", init)  # noqa: B010 - a type checker forbids the plain form
-        init(self, *args, **kwargs)
+    def method(self: object, *args: Any, **kwargs: Any) -> Any:
+        stays = compiled()
+        setattr(cls, name, stays)
+        return stays(self, *args, **kwargs)
 
-    return __init__
+    return method
+
+
+def _method(cls: type, head: str, lines: list[str], scope: dict[str, Any]) -> Callable[..., Any]:
+    name, _, _ = head.partition("(")
+    exec(f"def {head}:\n" + "\n".join(lines or [" pass"]), scope)  # noqa: S102 - our own names only
+    method: Callable[..., Any] = scope[name]
+    method.__qualname__ = f"{cls.__qualname__}.{name}"
+    method.__module__ = cls.__module__
+    return method
 
 
 def _init(cls: type, fields: dict[str, _Field], *, frozen: bool) -> Callable[..., None]:
     parameters, lines = ["self"], []
     scope: dict[str, Any] = {"_ABSENT": _ABSENT}
     for name, field in fields.items():
-        value = name
-        if field.factory is not _ABSENT:
-            scope[f"_new_{name}"] = field.factory
-            value = f"_new_{name}()"
-            if field.init:
-                parameters.append(f"{name}=_ABSENT")
-                value = f"{value} if {name} is _ABSENT else {name}"
-        elif field.default is not _ABSENT:
-            scope[f"_default_{name}"] = field.default
-            if field.init:
-                parameters.append(f"{name}=_default_{name}")
-            else:
-                value = f"_default_{name}"
-        else:
-            parameters.append(name)
+        parameter, value = _parameter_and_value(name, field, scope)
+        if field.init:
+            parameters.append(parameter)
+        if not value:
+            continue
         if frozen:
             # Past the class's own __setattr__, and quicker than object.__setattr__ by name.
             scope[f"_set_{name}"] = vars(cls)[name].__set__
@@ -155,15 +156,24 @@ def _init(cls: type, fields: dict[str, _Field], *, frozen: bool) -> Callable[...
             lines.append(f" self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         lines.append(" self.__post_init__()")
-    exec(f"def __init__({', '.join(parameters)}):\n" + "\n".join(lines), scope)  # noqa: S102 - our own names only
-    init: Callable[..., None] = scope["__init__"]
-    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    init = _method(cls, f"__init__({', '.join(parameters)})", lines, scope)
     init.__annotations__ = {
         **{name: cls.__annotations__[name] for name, field in fields.items() if field.init},
         "return": "None",
     }
-    init.__module__ = cls.__module__
     return init
+
+
+def _parameter_and_value(name: str, field: _Field, scope: dict[str, Any]) -> tuple[str, str]:
+    """How `__init__` takes a field, and what it sets: "" for one that `__post_init__` sets."""
+    if field.factory is not _ABSENT:
+        scope[f"_new_{name}"] = field.factory
+        new = f"_new_{name}()"
+        return f"{name}=_ABSENT", f"{new} if {name} is _ABSENT else {name}" if field.init else new
+    if field.default is not _ABSENT:
+        scope[f"_default_{name}"] = field.default
+        return f"{name}=_default_{name}", name if field.init else f"_default_{name}"
+    return name, name if field.init else ""
 
 
 def _repr(fields: dict[str, _Field]) -> Callable[[object], str]:
@@ -176,26 +186,23 @@ def _repr(fields: dict[str, _Field]) -> Callable[[object], str]:
     return __repr__
 
 
-def _compare(body: dict[str, Any], fields: dict[str, _Field], *, frozen: bool) -> None:
+def _eq(cls: type, fields: dict[str, _Field]) -> Callable[..., Any]:
     """Equal are two of the same class whose compared fields are."""
-    values = _values([name for name, field in fields.items() if field.compare])
-
-    def __eq__(self: object, other: object) -> bool:  # noqa: N807
-        if other.__class__ is self.__class__:
-            return values(self) == values(other)
-        return NotImplemented
-
-    def __hash__(self: object) -> int:  # noqa: N807
-        return hash(values(self))
-
-    body.setdefault("__eq__", __eq__)
-    body["__hash__"] = __hash__ if frozen else None
+    lines = [
+        " if other.__class__ is self.__class__:",
+        f"  return {_values('self', fields)} == {_values('other', fields)}",
+        " return NotImplemented",
+    ]
+    return _method(cls, "__eq__(self, other)", lines, {})
 
 
-def _values(names: list[str]) -> Callable[[object], tuple[Any, ...]]:
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda instance: tuple(getattr(instance, name) for name in names)
+def _hash(cls: type, fields: dict[str, _Field]) -> Callable[..., Any]:
+    return _method(cls, "__hash__(self)", [f" return hash({_values('self', fields)})"], {})
+
+
+def _values(instance: str, fields: dict[str, _Field]) -> str:
+    compared = [f"{instance}.{name}," for name, field in fields.items() if field.compare]
+    return f"({' '.join(compared)})"
 
 
 def _state(self: Any) -> list[Any]:

@@ -144,13 +144,15 @@ def test_post_init_runs_after_the_fields_are_there() -> None:
     class Span:
         start: int
         end: int
-        length: int = slotted.field(init=False, default=-1)
+        length: int = slotted.field(init=False)
+        step: int = slotted.field(init=False, default=2)
 
         def __post_init__(self) -> None:
-            assert self.length == -1
             self.length = self.end - self.start
+            self.step *= 2
 
-    assert Span(1, 5).length == 4
+    assert Span(1, 5) == Span(end=5, start=1)
+    assert (Span(1, 5).length, Span(1, 5).step) == (4, 4)
 
 
 def test_a_subclass_with_methods_only_is_made_like_its_base() -> None:
@@ -173,6 +175,25 @@ def test_without_eq_each_instance_equals_itself_only() -> None:
     one = Place(1)
     assert one != Place(1)
     assert {one: 1}[one] == 1
+
+
+@pytest.mark.parametrize("made_by", [dataclasses, slotted])
+def test_methods_of_its_own_stay(made_by: Any) -> None:
+    @made_by.dataclass(frozen=True, slots=True)
+    class Name:
+        text: str
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, type(self)) and self.text.lower() == other.text.lower()
+
+        def __hash__(self) -> int:
+            return 7
+
+        def __repr__(self) -> str:
+            return self.text
+
+    made: Any = Name
+    assert (made("a") == made("A"), hash(made("a")), repr(made("a"))) == (True, 7, "a")
 
 
 def test_what_would_be_wrong_is_refused_where_it_is_defined() -> None:

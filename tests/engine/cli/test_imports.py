@@ -21,7 +21,8 @@ groups:
       - alert: Down
         expr: job:up:sum < 1
 """
-WITH_TEMPLATE = f"{PLAIN}        annotations: {{summary: 'of {{{{ $labels.job }}}}'}}\n"
+WITH_LABEL = f"{PLAIN}        annotations: {{summary: 'of {{{{ $labels.job }}}}'}}\n"
+WITH_TEMPLATE = WITH_LABEL.replace("$labels.job", "len $labels.job")
 WITH_PATTERN = PLAIN.replace("a|b", "a.*")
 
 
@@ -58,9 +59,12 @@ def test_check_imports_nothing_slow(check: set[str]) -> None:
 
 
 def test_check_imports_what_only_some_files_need_for_those(check: set[str], tmp_path: Path) -> None:
-    template, pattern = tmp_path / "template.yaml", tmp_path / "pattern.yaml"
+    label, template = tmp_path / "label.yaml", tmp_path / "template.yaml"
+    pattern = tmp_path / "pattern.yaml"
+    label.write_text(WITH_LABEL)
     template.write_text(WITH_TEMPLATE)
     pattern.write_text(WITH_PATTERN)
-    assert check.isdisjoint({"rules.templates.parser", "rules.templates.tree"})
+    for loaded in (check, imported("check", str(label))):
+        assert loaded.isdisjoint({"rules.templates.parser", "rules.templates.tree"})
     assert "rules.templates.parser" in imported("check", str(template))
     assert "re2" in imported("check", str(pattern))
