@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
@@ -30,11 +31,11 @@ CLOSED_PIPE = 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns its exit status."""
     args = list(sys.argv[1:] if argv is None else argv)
-    _prepare_stdout()
+    _prepare_streams()
     try:
         return _dispatch(args)
     except StallwatchError as error:
-        print(error, file=sys.stderr)
+        _complain(str(error))
         return 2
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -47,26 +48,36 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         _abandon_stdout()
         where = f"{error.filename}: " if error.filename else ""
-        print(f"stallwatch: {where}{error.strerror or error}", file=sys.stderr)
+        _complain(f"stallwatch: {where}{error.strerror or error}")
         return 2
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            # Up to Python 3.11 one that comes while a class is made is wrapped.
+            return INTERRUPTED
         # The last line of defence: one line, not a traceback.
         if "STALLWATCH_DEBUG" in os.environ:
             raise
-        print(
+        _complain(
             f"stallwatch: internal error: {type(error).__name__}: {error}\n"
-            "    hint: please report this; STALLWATCH_DEBUG=1 shows the traceback",
-            file=sys.stderr,
+            "    hint: please report this; STALLWATCH_DEBUG=1 shows the traceback"
         )
         return 2
 
 
-def _prepare_stdout() -> None:
-    """A closed stdout swallows; a name that the terminal's encoding lacks is escaped."""
+def _prepare_streams() -> None:
+    """A closed stream swallows; a name that the terminal's encoding lacks is escaped."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the exit
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the exit
     elif isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _complain(text: str) -> None:
+    """One error on standard error; where that takes nothing, the exit status has to say it."""
+    with suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def _abandon_stdout() -> None:

@@ -19,10 +19,20 @@ READERS = frozenset({"check", "dry-run", "query", "test", "version"})
 # Those that hold no data.
 BRIEF = frozenset({"check", "version"})
 PACKAGES = ("engine", "notifiers", "probes", "rules")
+# What a shell reports for a command that SIGINT ended.
+INTERRUPTED = 130
 
 
 def main() -> int:
     """Run one subcommand; returns its exit status, 2 where the packages are not all ours."""
+    try:
+        return _main()
+    except KeyboardInterrupt:
+        # One that came while the subcommands were imported.
+        return INTERRUPTED
+
+
+def _main() -> int:
     complaint = misplaced({name: locate(name) for name in PACKAGES})
     if complaint:
         print(complaint, file=sys.stderr)

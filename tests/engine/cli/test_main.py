@@ -68,6 +68,12 @@ def test_output_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     assert run("stallwatch version >&-", tmp_path).stderr == ""
 
 
+def test_an_error_that_cannot_be_told_still_has_its_exit_status(tmp_path: Path) -> None:
+    assert run("stallwatch check nowhere.yaml 2>/dev/full", tmp_path).returncode == 2
+    closed = run("stallwatch check nowhere.yaml 2>&-", tmp_path)
+    assert (closed.returncode, closed.stdout) == (2, "")
+
+
 def test_a_reader_that_leaves_ends_the_command_in_silence(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("groups: [{name: a, rules: [{alert: A}]}]\n" * 2)
     closed = run("stallwatch check bad.yaml | true; exit ${PIPESTATUS[0]}", tmp_path)

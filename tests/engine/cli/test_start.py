@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +52,26 @@ def test_the_command_ends_before_it_imports_another_package_called_rules(tmp_pat
     assert done.returncode == 2
     assert done.stderr.startswith(f"stallwatch: the package 'rules' comes from {stranger}: ")
     assert len(done.stderr.splitlines()) == 2
+
+
+def test_an_interrupt_during_the_imports_is_silent(tmp_path: Path) -> None:
+    (tmp_path / "interrupted.py").write_text(
+        "import builtins, sys\n"
+        "from engine.cli import start\n"
+        "real = builtins.__import__\n"
+        "def stop(name, *args):\n"
+        "    if name == 'engine.cli.main':\n"
+        "        raise KeyboardInterrupt\n"
+        "    return real(name, *args)\n"
+        "builtins.__import__ = stop\n"
+        "sys.exit(start.main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "interrupted.py", "version"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "")
