@@ -169,7 +169,8 @@ def _binary(node: Binary, of: IntervalOf) -> Interval:
 def _filtered(node: Binary, lhs: Interval, rhs: Interval) -> Interval:
     """What a filter lets through. Its values are the vector's, on whichever side that stands."""
     op = node.op
-    if type_of(node.lhs) is ValueType.SCALAR:
+    # Of a chain `a > 0 > 1 ...` the left side is long to look at, the right one is not.
+    if node.matching is None and type_of(node.rhs) is not ValueType.SCALAR:
         lhs, rhs = rhs, lhs
         op = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(op, op)  # type: ignore[assignment]  # all are operators
     match op:

@@ -160,7 +160,8 @@ def _binary(node: Binary, of: FlowOf) -> Flow:
     if node.op in SET_OPERATORS:
         return lhs.either(rhs) if node.op == "or" else lhs
     if node.matching is None:
-        if type_of(node.lhs) is ValueType.SCALAR:
+        # Of a chain `a + 1 + 1 ...` the left side is long to look at, the right one is not.
+        if type_of(node.rhs) is not ValueType.SCALAR:
             lhs = rhs
         return lhs if filters else lhs.without([NAME])
     matching = node.matching

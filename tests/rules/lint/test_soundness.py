@@ -107,3 +107,8 @@ def test_what_never_fires_gives_nothing_and_labels_are_those_foretold(text: str,
             assert flow.value(name) in {None, found}, (text, name)
         numbers = row[present & ~np.isnan(row)]
         assert ((numbers >= bounds.low) & (numbers <= bounds.high)).all(), text
+
+
+def test_a_chain_of_thousands_of_operators_is_looked_at_link_by_link() -> None:
+    chain = Analysis(parse("x_total" + " + 1 > 0" * 3000), 10_000)
+    assert not chain.impossible
