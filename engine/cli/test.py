@@ -67,6 +67,8 @@ class RuleTestCommand:
             verdicts.append(verdict)
             if args.format == "text":
                 _print(verdict)
+        if args.run and not any(verdict.scenarios or verdict.problems for verdict in verdicts):
+            print("stallwatch: no test has a name that --run finds", file=sys.stderr)
         if args.format == "json":
             _print_json(verdicts, coverage)
         elif args.format == "junit":

@@ -35,10 +35,12 @@ from rules.source import Problem, ProblemsError, Span
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Sequence
 
     from engine.ruletest.coverage import Coverage
     from engine.ruletest.model import AlertCheck, ExpressionCheck, RuleFilePattern, Scenario, Suite
     from engine.ruletest.simulation import FailedRule, Simulation
+    from engine.ruletest.verdict import ItemDifference
     from engine.series import Series
     from rules.model import Group, Rule
 
@@ -206,7 +208,7 @@ class _Checks:
         differences = compare_alerts(check.expected, firing)
         if not differences:
             return
-        message = _told(len(check.expected), len(firing), len(differences), "alert", "firing")
+        message = _told(len(check.expected), len(firing), differences, "alert", "firing")
         hint = self._alert_hint(check)
         self.failures.append(
             Failure(self.suite.source, check.span, subject, message, differences, hint)
@@ -252,16 +254,19 @@ class _Checks:
         differences = compare_samples(check.expected, got, fuzzy=self.suite.fuzzy)
         if not differences:
             return
-        message = _told(len(check.expected), len(got), len(differences), "sample", "there")
+        message = _told(len(check.expected), len(got), differences, "sample", "there")
         hint = ""
         if any(math.isnan(sample.value) for sample in check.expected):
             hint = "NaN equals nothing, not even NaN; test 'x != x' instead"
         self.failures.append(Failure(source, check.span, subject, message, differences, hint))
 
 
-def _told(expected: int, got: int, different: int, noun: str, state: str) -> str:
-    """The numbers, where they tell something, else how many differ."""
+def _told(
+    expected: int, got: int, differences: Sequence[ItemDifference], noun: str, state: str
+) -> str:
+    """The numbers, where they tell something, else how many of the expected ones differ."""
     if expected == got:
+        different = sum(one.expected is not None for one in differences)
         return (
             f"{different} of {_count(expected, noun)} {'differs' if different == 1 else 'differ'}"
         )

@@ -73,6 +73,19 @@ def test_a_failure_shows_label_by_label_what_differs(
     assert "wrong.yaml: FAILED: 1 failure in 1 of 1 test\ngood.yaml: SUCCESS" in out
 
 
+def test_a_sample_with_another_name_differs_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "other.yaml").write_text(
+        "tests:\n"
+        "- input_series: [{series: a, values: 1}]\n"
+        "  promql_expr_test:\n"
+        "  - {expr: a, eval_time: 0, exp_samples: [{labels: b, value: 1}]}\n"
+    )
+    assert main(["test", "other.yaml"]) == 1
+    assert "in test 'unnamed#0': 1 of 1 sample differs\n" in capsys.readouterr().out
+
+
 def test_a_file_that_cannot_run_is_told_apart_from_one_that_fails(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,8 +127,11 @@ def test_json_and_junit_tell_the_same(folder: Path, capsys: pytest.CaptureFixtur
 
 def test_run_chooses_tests_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["test", "--run", "falls", "--run", "rises$", "wrong.yaml"]) == 1
+    assert "no test has a name" not in capsys.readouterr().err
     assert main(["test", "--run", "falls", "wrong.yaml"]) == 0
-    assert capsys.readouterr().out.endswith("wrong.yaml: SUCCESS: 0 tests, 0 checks\n")
+    out, err = capsys.readouterr()
+    assert err == "stallwatch: no test has a name that --run finds\n"
+    assert out.endswith("wrong.yaml: SUCCESS: 0 tests, 0 checks\n")
     assert main(["test", "--run", "(", "wrong.yaml"]) == 2
 
 
