@@ -220,7 +220,7 @@ def add_rows(assembly: Assembly, labels: tuple[str, ...], rows: Rows) -> None:
     if rows.edges is None:
         assembly.add(numbers, rows.samples)
     else:
-        assembly.add_runs(numbers.tolist(), rows.edges, rows.samples)
+        assembly.add_runs(numbers, rows.edges, rows.samples)
 
 
 def _runs(
