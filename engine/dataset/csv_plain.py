@@ -23,7 +23,7 @@ from engine.dataset.long_form import (
     looks_like_seconds,
 )
 from engine.dataset.parquet_columns import Decoder
-from engine.dataset.parquet_reading import add_rows, decoded
+from engine.dataset.parquet_groups import decoded
 from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def read_plain(path: str, header: Sequence[str]) -> MemoryDataset | None:
     if not np.isfinite(samples.values).all() or looks_like_seconds(samples.timestamps_ms):
         return None
     assembly = Assembly()
-    add_rows(assembly, labels, rows)
+    rows.add_to(assembly)
     found = assembly.build()
     if found.repeated or found.conflicting:
         return None

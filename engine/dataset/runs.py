@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from engine.labels import Labels
 from engine.series import Series
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Hourly files: metrics as they are asked for, events of those read last within a bound."""
+"""Hourly files of events: those read last are kept within a bound."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.dataset.dataset import MemoryDataset
-from engine.dataset.errors import DataError
-from engine.dataset.parquet_reading import read_parquet
 from engine.recording.hourly import read_events
 
 if TYPE_CHECKING:
@@ -46,30 +44,6 @@ class FileCache:
             _, (_, dropped) = self._held.popitem(last=False)
             self._bytes -= dropped
         return found
-
-
-def read_metrics(path: str, name: str, start_ms: int, end_ms: int) -> MemoryDataset:
-    """A metrics file of these times, only the metric `name` if one is given.
-
-    Raises DataError, also for a file whose samples are of other times.
-    """
-    # Retention may have removed the file since the manifest was read.
-    if not Path(path).exists():
-        return MemoryDataset(())
-    found = read_parquet(path, frozenset({name}) if name else None)
-    _check_times(path, found, start_ms, end_ms)
-    return found
-
-
-def _check_times(path: str, found: MemoryDataset, start_ms: int, end_ms: int) -> None:
-    for one in (*found.series, *found.derived):
-        if one.timestamps_ms[0] < start_ms or one.timestamps_ms[-1] > end_ms:
-            raise DataError(
-                path,
-                "is not the file that was recorded: its samples are of other times than the "
-                "manifest says",
-                "was it renamed or copied? put the recorded file back, or remove this one",
-            )
 
 
 def _bytes(dataset: MemoryDataset) -> int:

@@ -47,7 +47,7 @@ class JoinedHours:
     def __init__(
         self,
         parts: Sequence[Part],
-        read: Callable[[Part, str], MemoryDataset],
+        read: Callable[[Sequence[Part], str], MemoryDataset],
         choose: Callable[[MemoryDataset], Sequence[Series]],
     ) -> None:
         """`choose`: which of a part's series are meant."""
@@ -77,7 +77,7 @@ class JoinedHours:
             self._stretches.move_to_end(name)
             return known
         series: list[Series] = []
-        before: list[Series] = []
+        before: Sequence[Series] = ()
         missing = range(first, end)
         if known is not None and known.first <= end and first <= known.end:
             if first > known.first:
@@ -96,10 +96,9 @@ class JoinedHours:
         self._forget()
         return found
 
-    def _hours(self, name: str, numbers: range) -> list[Series]:
-        return [
-            one for number in numbers for one in self._choose(self._read(self._parts[number], name))
-        ]
+    def _hours(self, name: str, numbers: range) -> Sequence[Series]:
+        parts = [self._parts[number] for number in numbers]
+        return self._choose(self._read(parts, name)) if parts else ()
 
     def _forget(self) -> None:
         held = sum(stretch.nbytes for stretch in self._stretches.values())

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from engine.dataset.dataset import MemoryDataset
 from engine.dataset.errors import DataError
-from engine.dataset.parquet_reading import read_labels, read_parquet
+from engine.dataset.parquet_reading import read_parquet
 from engine.matching import Selection
-from engine.recording.file_cache import FileCache, read_metrics
+from engine.recording.file_cache import FileCache
+from engine.recording.hour_files import HourFiles
 from engine.recording.hourly import journal_name, journals, series_of
 from engine.recording.joined import JoinedHours
 from engine.recording.journal import JournalContent, read_journal
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.flush import TaskEvent
-    from engine.labels import Labels
     from engine.recording.manifest import Entry
     from engine.series import Series
     from rules.promql.ast import Matcher
@@ -52,6 +52,7 @@ class Recording:
         self.path = path
         self._derived = False
         self._files = FileCache()
+        self._hours = HourFiles()
         manifest = read_manifest(path)
         self._entries = manifest.entries
         sealed = {entry["stem"] for entry in self._entries if entry.get("type") == "sealed"}
@@ -77,8 +78,10 @@ class Recording:
             else:
                 self._event_files.append(Part(-_EVER, _EVER, str(Path(path, name))))
         self._parts.sort(key=lambda part: part.start_ms)
-        self._joined = JoinedHours(self._parts, self._whole, self._chosen)
-        self._joined_derived = JoinedHours(self._parts, self._whole, lambda whole: whole.derived)
+        self._joined = JoinedHours(self._parts, self._hours.read, self._chosen)
+        self._joined_derived = JoinedHours(
+            self._parts, self._hours.read, lambda whole: whole.derived
+        )
         torn = sum(content.torn_bytes for content in self._open_hours.values())
         self.notices = (
             *_notices(path, torn + manifest.torn_bytes, manifest.bad_lines, unlisted),
@@ -100,13 +103,11 @@ class Recording:
 
     @property
     def series_count(self) -> int:
-        """Series with at least one sample; reads the labels of every file."""
-        found: set[Labels] = set()
+        """Series with at least one sample; reads the labels of files that were not read so far."""
+        found = self._hours.labels(self._parts, derived=self._derived)
         for part in self._parts:
             if part.content is not None:
                 found.update(one.labels for one in self._chosen(part.content))
-            elif Path(part.path).exists():
-                found |= read_labels(part.path, derived=self._derived)
         return len(found)
 
     @property
@@ -153,7 +154,7 @@ class Recording:
         """The same recording with what rules recorded in it."""
         other = copy(self)
         other._derived = True  # noqa: SLF001 - its own class
-        other._joined = JoinedHours(self._parts, self._whole, other._chosen)  # noqa: SLF001
+        other._joined = JoinedHours(self._parts, self._hours.read, other._chosen)  # noqa: SLF001
         return other
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
@@ -209,11 +210,6 @@ class Recording:
             start = min(int(one.timestamps_ms[0]) for one in both)
             end = max(int(one.timestamps_ms[-1]) for one in both)
             self._parts.append(Part(start, end, "", content))
-
-    def _whole(self, part: Part, name: str) -> MemoryDataset:
-        if part.content is not None:
-            return part.content
-        return read_metrics(part.path, name, part.start_ms, part.end_ms)
 
     def _chosen(self, whole: MemoryDataset) -> Sequence[Series]:
         return [*whole.series, *whole.derived] if self._derived else whole.series
