@@ -32,6 +32,8 @@ SCALE = -700
 CANCELLED = 1 / 32
 # A covariance this much smaller than what it is the sum of is rounding's dust, or close to it.
 DUST = 2.0**-36
+# A line's value this much smaller than what it is the sum of may be 0.
+CROSSED = 2.0**-46
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,7 +165,12 @@ def lines_at(block: Block, at_ms: Int64Array, ahead: Float64Array) -> Float64Arr
         slope = _covariances(values, times) / _seconds_squared(times)
         away = (at_ms - times.means) / 1000 + ahead
         slope *= away
-        slope += values.means
+        means = values.means
+        size = (np.abs(slope) + np.abs(means)) * CROSSED
+        slope += means
+        careful = np.flatnonzero((np.abs(slope) <= size) & (slope != 0) & calm.filled)
+        if careful.size:
+            slope.reshape(-1)[careful] = _crossings(calm, times, careful, at_ms, ahead)
         return slope
 
     return _scaled(block, plain, power=1)
@@ -206,6 +213,27 @@ def _exact_covariances(block: Block, times: Deviations, cells: IndexArray) -> Fl
         passed -= np.where(exists, np.floor(exact_sum(passed) / number)[:, None], 0.0)
         product = exact_sum(risen) * exact_sum(passed) / number
         found[some.cells] = exact_sum(risen * passed) - product
+    return found
+
+
+def _crossings(
+    block: Block, times: Deviations, cells: IndexArray, at_ms: Int64Array, ahead: Float64Array
+) -> Float64Array:
+    """Lines of these windows step by step as in Prometheus: what is exactly 0 there is so here.
+
+    Source: promql/functions.go, linearRegression.
+    """
+    found = np.empty(cells.size)
+    whole = block.with_values(np.broadcast_to(times.values, block.values.shape))
+    pairs = zip(gathered(block, cells, 0.0), gathered(whole, cells, 0.0), strict=True)
+    for some, when in pairs:
+        exists = True if some.exists is None else some.exists
+        number = np.broadcast_to(block.bounds.counts, block.shape).reshape(-1)[cells[some.cells]]
+        x = np.where(exists, (when.values - at_ms[some.columns, None]) / 1000, 0.0)
+        sum_x, sum_y = exact_sum(x), exact_sum(some.values)
+        covariance = exact_sum(x * some.values) - sum_x * sum_y / number
+        slope = covariance / (exact_sum(x * x) - sum_x * sum_x / number)
+        found[some.cells] = slope * ahead[some.columns] + (sum_y / number - slope * sum_x / number)
     return found
 
 

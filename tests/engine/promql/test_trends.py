@@ -55,6 +55,22 @@ def test_a_rule_does_not_fire_on_what_goes_up_and_down_along_an_axis() -> None:
     assert np.all(ahead == ahead[0, 0])
 
 
+@pytest.mark.parametrize(
+    ("values", "start", "spacing", "ahead"),
+    [
+        ([-1, -3, -3, 1, 0], 1_699_999_110, 30, 0),
+        ([0, -2, 1, -2, 1], 1_699_999_179, 7, 0),
+        ([3, 2, 1], 1_700_000_000, 10, 10),
+    ],
+)
+def test_a_line_that_crosses_0_is_exactly_0_there(
+    values: list[float], start: int, spacing: int, ahead: int
+) -> None:
+    last = Axis.instant((start + (len(values) - 1) * spacing) * 1000)
+    expr = f"predict_linear(x[5m], {ahead})"
+    assert of(expr, values, start * 1000, spacing * 1000, last).tolist() == [[0.0]]
+
+
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_the_least_slope_that_there_is_stays(scale: float) -> None:
     values = [scale * one for one in (3.0, -1.0, 4.0, 4.0, -1.0, 3.0)]
