@@ -22,7 +22,7 @@ ABSENT = "(none)"
 
 def render_suite(verdict: SuiteVerdict) -> str:
     """Everything about one file, its summary last."""
-    return "\n".join(_lines(verdict))
+    return "\n".join(map(_harmless, _lines(verdict)))
 
 
 def render_summary(verdicts: Iterable[SuiteVerdict]) -> str:
@@ -60,6 +60,14 @@ def _lines(verdict: SuiteVerdict) -> Iterator[str]:
         for warning in scenario.warnings:
             yield f"warning: test '{scenario.scenario.title}': {warning}"
     yield _summary(verdict)
+
+
+def _harmless(text: str) -> str:
+    """The text with its lines; a label's value must not steer the terminal."""
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )
 
 
 def _summary(verdict: SuiteVerdict) -> str:

@@ -86,6 +86,19 @@ def test_a_sample_with_another_name_differs_once(
     assert "in test 'unnamed#0': 1 of 1 sample differs\n" in capsys.readouterr().out
 
 
+def test_no_label_steers_the_terminal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "red.yaml").write_text(
+        "tests:\n"
+        '- name: "\\e[31m"\n'
+        "  input_series: [{series: 'a{b=\"\\x1b[2J\"}', values: 1}]\n"
+        "  promql_expr_test: [{expr: a, eval_time: 0}]\n"
+    )
+    assert main(["test", "red.yaml"]) == 1
+    out = capsys.readouterr().out
+    assert 'a{b="\\x1b[2J"} 1' in out
+    assert "\x1b" not in out
+
+
 def test_a_file_that_cannot_run_is_told_apart_from_one_that_fails(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
