@@ -131,7 +131,30 @@ def _matching(pattern: str) -> list[Path]:
 
     if not glob.has_magic(pattern):
         return [Path(pattern)]
-    return [Path(match) for match in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207 - an absolute pattern, too
+    return [Path(match) for match in sorted(set(_expanded(pattern)))]
+
+
+def _expanded(pattern: str) -> Iterator[str]:
+    """What a pattern matches, `**` being the folders below, each once however links lead to it."""
+    import glob
+
+    before, found, after = f"/{pattern}{'/*' if pattern.endswith('**') else ''}".partition("/**/")
+    if not found:
+        yield from glob.glob(pattern)  # noqa: PTH207 - an absolute pattern, too
+        return
+    while after.startswith("**/"):
+        after = after[3:]
+    seen: set[tuple[int, int]] = set()
+    for root in [before] if before in {"", "/"} else glob.glob(before[1:]):  # noqa: PTH207 - likewise
+        for place, folders, _ in os.walk(root or ".", followlinks=True):
+            status = Path(place).stat()
+            if (status.st_dev, status.st_ino) in seen:
+                folders.clear()
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            within = str(Path(place, "_"))[:-1]
+            yield from _expanded(glob.escape(within) + after)
 
 
 def _files_below(folder: str) -> Iterator[Path]:

@@ -246,6 +246,22 @@ def test_files_directories_and_globs_are_found_once(tmp_path: Path) -> None:
     assert len(load_paths([tmp_path])) == 3
 
 
+def test_two_stars_find_each_folder_once_however_many_links_lead_back_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.yaml", "x/b.yaml", "x/y[1]/c.yaml", "x/.hidden/d.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("groups: []\n")
+    # Two loops that are followed double the paths at every level.
+    (tmp_path / "x/back").symlink_to(tmp_path)
+    (tmp_path / "x/again").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    below = [Path("x/b.yaml"), Path("x/y[1]/c.yaml")]
+    assert find_files(["**/*.yaml"]) == (Path("a.yaml"), *below)
+    assert find_files(["x/**/**/[bc].yaml"]) == tuple(below)
+    assert find_files([f"{tmp_path}/**/b.yaml"]) == (tmp_path / "x/b.yaml",)
+
+
 def test_paths_that_name_nothing_cannot_be_loaded(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none.yaml", f"{tmp_path}/*.yaml"):
         with pytest.raises(UnreadableError, match=str(tmp_path)):
