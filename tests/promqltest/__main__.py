@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections import Counter
 from dataclasses import asdict
@@ -110,4 +111,6 @@ def _print_modes(tallies: list[Tally]) -> None:
 
 
 if __name__ == "__main__":
+    # A reader (head, less) that has had enough ends this in silence.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())

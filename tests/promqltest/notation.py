@@ -150,7 +150,8 @@ def _items(token: str) -> list[Item]:
         return _histograms(found)
     item = _ITEM.fullmatch(token)
     if item is None:
-        raise ScriptError(f"not a value: {token!r}")
+        forgotten = "; an empty line ends what is loaded" if token in {"instant", "range"} else ""
+        raise ScriptError(f"not a value: {token!r}{forgotten}")
     value = float(item["start"])
     step = float(item["step"]) if item["step"] else None
     values: list[Item] = [value]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .notation import (
+    MOST_REPEATS,
     Item,
     ScriptError,
     duration_ms,
@@ -168,6 +169,8 @@ def _span(match: re.Match[str]) -> tuple[int, int, int]:
         raise ScriptError("the end is before the start")
     if not step:
         raise ScriptError("the step is 0")
+    if (end - start) // step >= MOST_REPEATS:
+        raise ScriptError(f"more than {MOST_REPEATS} steps")
     return start, end, step
 
 

@@ -122,6 +122,8 @@ BROKEN = [
     ("eval instant at 5 w\n", 1, "the unit is missing"),
     ("eval range from 5m to 1m step 1m w", 1, "the end is before the start"),
     ("eval range from 0 to 1m step 0s w", 1, "the step is 0"),
+    ("eval range from 0 to 100y step 1ms w", 1, "more than 1000000 steps"),
+    ("load 5m\n  w 1\neval instant at 0 w", 3, "an empty line ends what is loaded"),
     ("eval instant at 0 w\n  expect nothing", 2, "unreadable 'expect nothing'"),
     ("eval instant at 0 w\n  expect fail regex: (", 2, "not a regular expression: ("),
     ("eval instant at 0 w\n  expect warn\n  expect no_warn", 3, "contradict each other"),
