@@ -78,9 +78,11 @@ def add_start_timestamps(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_noticed(path: str, *, created: bool = False) -> Dataset:
-    """Open data and tell what the reader assumed, on stderr; `created` as `open_data` has it."""
-    data = open_data(path, created=created)
+def open_noticed(
+    path: str, *, created: bool = False, names: frozenset[str] | None = None
+) -> Dataset:
+    """Open data and tell what the reader assumed, on stderr; arguments as `open_data` has them."""
+    data = open_data(path, created=created, names=names)
     for notice in data.notices:
         print(f"notice: {notice}", file=sys.stderr)
     return data

@@ -13,6 +13,7 @@ from engine.pipeline.replay import replay
 from engine.pipeline.report import alert_table, report_text
 from engine.promql.blocks import workers_at_hand
 from engine.promql.engine import Options
+from engine.rulegroup.dependencies import metrics_asked
 from engine.rulegroup.options import GroupOptions
 from engine.timestamps import format_rfc3339
 from rules.durations import DurationError, parse_duration
@@ -88,7 +89,10 @@ def _replay(args: argparse.Namespace, clock: Timing) -> ReplayResult:
     interval_ms = None if args.interval is None else _interval(args.interval)
     files = load_paths(args.rules)
     with clock.part(timing.READ):
-        data = open_noticed(args.data, created=args.use_start_timestamps)
+        names = metrics_asked(
+            rule for file in files for group in file.groups for rule in group.rules
+        )
+        data = open_noticed(args.data, created=args.use_start_timestamps, names=names)
         start_ms, end_ms = read_range(args, data)
     options = _options(args)
     with _progress() as progress, clock.part(timing.ALERT_STATE):

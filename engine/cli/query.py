@@ -24,6 +24,7 @@ from engine.promql.blocks import workers_at_hand
 from engine.promql.engine import EvaluationError, Options, evaluate
 from engine.promql.json_encoding import encode
 from engine.promql.value import Axis
+from engine.rulegroup.dependencies import metrics_in
 from engine.timestamps import format_rfc3339
 from engine.timing import TimedQueryable
 from rules.durations import parse_duration
@@ -89,7 +90,10 @@ class QueryCommand:
         source = Source("<expression>", args.expression)
         tree = parse(source)
         with clock.part(timing.READ):
-            data = open_noticed(args.data, created=args.use_start_timestamps).with_derived()
+            opened = open_noticed(
+                args.data, created=args.use_start_timestamps, names=metrics_in(tree)
+            )
+            data = opened.with_derived()
         options = Options(
             lookback_ms=_duration("--lookback", args.lookback),
             delayed_name_removal=not args.no_delayed_name_removal,

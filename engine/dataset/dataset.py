@@ -73,40 +73,67 @@ class Dataset(Protocol):
         ...
 
 
+class Unread(Protocol):
+    """Samples that nobody asks for and nobody has read; none of them is what rules recorded."""
+
+    @property
+    def start_ms(self) -> int:
+        """The time of the first sample, unix milliseconds."""
+        ...
+
+    @property
+    def end_ms(self) -> int:
+        """The time of the last sample, unix milliseconds."""
+        ...
+
+    def labels(self) -> set[Labels]:
+        """Whose they are. Raises DataError."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryDataset:
     """Series in memory, sorted by labels, each with at least one sample.
 
     `derived` are what rules recorded, if the data say so: a replay records them anew, so they are
-    seen only through `with_derived()`.
+    seen only through `with_derived()`. `unread` are of metrics that were not asked for when the
+    data were opened; they count for the extent of the data and are never selected.
     """
 
     series: tuple[Series, ...]
     notices: tuple[str, ...] = ()
     recorded_events: tuple[TaskEvent, ...] = ()
     derived: tuple[Series, ...] = ()
+    unread: tuple[Unread, ...] = ()
     _index: SeriesIndex = field(init=False, default_factory=SeriesIndex, repr=False)
     _derived_index: SeriesIndex = field(init=False, default_factory=SeriesIndex, repr=False)
     _events: dict[str, list[TaskEvent]] = field(init=False, default_factory=dict, repr=False)
 
     def with_derived(self) -> MemoryDataset:
         """The same data with the recorded outputs of rules in it."""
-        return replace(self, series=union([*self.series, *self.derived]), derived=())
+        series = union([*self.series, *self.derived])
+        return replace(self, series=series, derived=())
 
     @property
     def start_ms(self) -> int:
         """The time of the first sample, unix milliseconds."""
-        return min((int(series.timestamps_ms[0]) for series in self.series), default=0)
+        firsts = [int(series.timestamps_ms[0]) for series in self.series]
+        return min([*firsts, *(part.start_ms for part in self.unread)], default=0)
 
     @property
     def end_ms(self) -> int:
         """The time of the last sample, unix milliseconds."""
-        return max((int(series.timestamps_ms[-1]) for series in self.series), default=0)
+        lasts = [int(series.timestamps_ms[-1]) for series in self.series]
+        return max([*lasts, *(part.end_ms for part in self.unread)], default=0)
 
     @property
     def series_count(self) -> int:
-        """Series with at least one sample."""
-        return len(self.series)
+        """Series with at least one sample; reads the labels of what was left unread."""
+        if not self.unread:
+            return len(self.series)
+        return len(
+            {one.labels for one in self.series}.union(*(own.labels() for own in self.unread))
+        )
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
         """See `engine.series.Queryable`."""
@@ -222,4 +249,5 @@ def merge(datasets: Sequence[MemoryDataset], path: str) -> MemoryDataset:
     events = [event for one in datasets for event in one.recorded_events]
     events.sort(key=lambda event: event.time_ms)
     plain, derived = split_derived(found.series)
-    return MemoryDataset(plain, notices, tuple(events), derived)
+    unread = [part for one in datasets for part in one.unread]
+    return MemoryDataset(plain, notices, tuple(events), derived, tuple(unread))

@@ -29,10 +29,11 @@ _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\x
 _NO_SAMPLES = ("events-", "log-")
 
 
-def open_data(path: str, *, created: bool = False) -> Dataset:
+def open_data(path: str, *, created: bool = False, names: frozenset[str] | None = None) -> Dataset:
     """Open recorded data: a recording, a file in one of the forms, or a folder of such files.
 
-    `created`: in OpenMetrics, `_created` lines are start timestamps instead of series.
+    `created`: in OpenMetrics, `_created` lines are start timestamps instead of series. `names`: the
+    only metrics that will be asked for, if that is known: others may be left unread.
     Raises DataError, which names the file, the line or row, and the mend.
     """
     from engine.recording.reading import Recording, is_recording
@@ -45,16 +46,16 @@ def open_data(path: str, *, created: bool = False) -> Dataset:
         if not Path(path).exists():
             raise DataError(path, "there is no such file or folder", f"expected {FORMS}")
         if is_recording(path):
-            return Recording(path)
+            return Recording(path, names)
         if Path(path).is_dir():
-            return _read_folder(path, created=created)
-        return _read_file(path, created=created)
+            return _read_folder(path, created=created, names=names)
+        return _read_file(path, created=created, names=names)
     except OSError as error:
         where = error.filename or path
         raise DataError(str(where), f"cannot be read: {error.strerror or error}") from None
 
 
-def _read_folder(path: str, *, created: bool) -> MemoryDataset:
+def _read_folder(path: str, *, created: bool, names: frozenset[str] | None) -> MemoryDataset:
     files = sorted(
         str(file)
         for file in Path(path).iterdir()
@@ -66,12 +67,15 @@ def _read_folder(path: str, *, created: bool) -> MemoryDataset:
             "holds no data: it is no recording (no manifest.jsonl) and has no data files",
             f"expected {FORMS}",
         )
-    return merge([_read_file(file, created=created) for file in files], path)
+    return merge([_read_file(file, created=created, names=names) for file in files], path)
 
 
-def _read_file(path: str, *, created: bool) -> MemoryDataset:
+def _read_file(path: str, *, created: bool, names: frozenset[str] | None) -> MemoryDataset:
     reader = _reader_for(path)
-    found = read_exposition(path, created=created) if reader is read_exposition else reader(path)
+    if reader is read_exposition:
+        found = read_exposition(path, created=created)
+    else:
+        found = read_parquet(path, names) if reader is read_parquet else reader(path)
     if not found.series and not found.derived:
         raise DataError(path, "holds no samples", "is it the right file?")
     return found

@@ -19,14 +19,17 @@ from engine.dataset.assembly import SHORT_RUN
 from engine.dataset.errors import DataError
 from engine.dataset.long_form import (
     DEFAULT_NAME,
+    DERIVED,
     HISTOGRAM,
     TIMESTAMP,
     VALUE,
     distinct_rows,
     label_columns,
     labels_of_row,
+    looks_like_seconds,
 )
 from engine.dataset.parquet_columns import Decoder, is_text
+from engine.dataset.times import out_of_calendar
 from engine.labels import METRIC_NAME
 from rules.slotted import dataclass
 
@@ -133,6 +136,27 @@ class GroupedFile:
             return [
                 group for group, size in enumerate(self.sizes) if size and self._may(group, names)
             ]
+
+    def span(self, group: int) -> tuple[int, int] | None:
+        """The first and last time of a row group that the footer tells to be sound, else None.
+
+        Then leaving it unread hides no mistake that reading every row would find at once.
+        """
+        with readable(self.path):
+            if HISTOGRAM in self.columns or str(self._schema.field(TIMESTAMP).type) != "int64":
+                return None
+            if DERIVED in self.columns:
+                flags = self._statistics(group, DERIVED)
+                if flags is None or flags.max is not False:
+                    return None  # what rules recorded counts in another way
+            times = self._statistics(group, TIMESTAMP)
+            values = self._statistics(group, VALUE)
+            if times is None or values is None or times.null_count or values.null_count:
+                return None
+            ends = np.array([times.min, times.max], dtype=np.int64)
+        if out_of_calendar(ends) is not None or looks_like_seconds(ends[:1]):
+            return None
+        return int(ends[0]), int(ends[1])
 
     def rows(self, group: int, *, alone: bool = True) -> Rows:
         """What a row group holds; `alone`: no other one is decoded meanwhile. Raises DataError."""

@@ -48,11 +48,12 @@ class Recording:
     `with_derived()` is the view that has it.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, names: frozenset[str] | None = None) -> None:
+        """`names`: the only metrics that will be asked for, if that is known."""
         self.path = path
         self._derived = False
         self._files = FileCache()
-        self._hours = HourFiles()
+        self._hours = HourFiles(names)
         manifest = read_manifest(path)
         self._entries = manifest.entries
         sealed = {entry["stem"] for entry in self._entries if entry.get("type") == "sealed"}

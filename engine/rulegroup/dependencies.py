@@ -10,9 +10,10 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 from engine.alerts.machine import ALERT_NAME, ALERTS, ALERTS_FOR_STATE
+from engine.evidence import WAIT_RATIO
 from engine.labels import METRIC_NAME
 from rules.model import AlertingRule
-from rules.promql.walk import selectors
+from rules.promql.walk import calls, selectors
 from rules.slotted import dataclass
 from rules.templates import words_of
 
@@ -70,6 +71,26 @@ def reads_in(expr: Expr) -> Reads:
         else:
             names.add(name)
     return Reads(frozenset(names), frozenset(alerts))
+
+
+def metrics_in(expr: Expr) -> frozenset[str] | None:
+    """The only metrics that an expression asks data for; None: it can be any."""
+    reads = reads_in(expr)
+    # info() finds metrics that no selector names.
+    if reads.anything or any(call.func == "info" for call in calls(expr)):
+        return None
+    return reads.names | ({ALERTS, ALERTS_FOR_STATE} if reads.alerts else set())
+
+
+def metrics_asked(rules: Iterable[Rule]) -> frozenset[str] | None:
+    """The only metrics that a replay asks data for, evidence included; None: it can be any."""
+    found = {WAIT_RATIO}
+    for rule in rules:
+        own = None if reads_of(rule).anything else metrics_in(rule.expression.tree)
+        if own is None:
+            return None
+        found |= own
+    return frozenset(found)
 
 
 def components(rules: Sequence[tuple[Rule, int]]) -> tuple[Component, ...]:

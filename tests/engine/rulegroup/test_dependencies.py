@@ -4,7 +4,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.rulegroup.dependencies import Component, components, read_by_others
+from engine.rulegroup.dependencies import (
+    Component,
+    components,
+    metrics_asked,
+    metrics_in,
+    read_by_others,
+)
+from rules.promql.parser import parse
 
 if TYPE_CHECKING:
     from rules.model import Rule
@@ -88,3 +95,28 @@ def test_only_what_some_rule_reads_is_kept(make: list[Rule]) -> None:
 def test_no_rules_no_components() -> None:
     assert components([]) == ()
     assert Component((0,), stepwise=True).members == (0,)
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        ("a + sum(rate(b[5m]))", {"a", "b"}),
+        ('{__name__="a"}', {"a"}),
+        ('ALERTS{alertname="x"}', {"ALERTS", "ALERTS_FOR_STATE"}),
+        ('a + {job="x"}', None),
+        ("info(a)", None),
+        ("vector(1)", set()),
+    ],
+)
+def test_what_an_expression_asks_data_for_is_known_from_its_selectors(
+    expr: str, expected: set[str] | None
+) -> None:
+    found = metrics_in(parse(expr))
+    assert (None if found is None else set(found)) == expected
+
+
+def test_a_replay_asks_for_evidence_and_for_anything_where_a_template_queries(rules: Rules) -> None:
+    made: list[Rule] = [rules.alert("A", "a"), rules.alert("B", "b")]
+    assert metrics_asked(made) == frozenset({"a", "b", "comm_wait_ratio"})
+    queries = rules.alert("C", "c", annotations={"x": '{{ query "up" }}'})
+    assert metrics_asked([rules.alert("A", "a"), queries]) is None
