@@ -6,14 +6,14 @@ series, and by all functions of the same windows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.promql.cuts import Cuts
+from engine.promql.cuts import Cuts, Layout
 
 if TYPE_CHECKING:
     from engine.series import BoolArray, Float64Array, Int64Array
@@ -157,6 +157,7 @@ class Bounds:
     lo: IndexArray
     hi: IndexArray
     edges: Edges
+    _layouts: dict[int, Layout] = field(init=False, default_factory=dict)
 
     @property
     def shared(self) -> bool:
@@ -192,6 +193,15 @@ class Bounds:
     def cuts(self) -> Cuts:
         """Each window in two at the multiple of its length that lies in it."""
         return Cuts.of(self)
+
+    def layout(self, rows: int) -> Layout:
+        """The places for a block of so many rows."""
+        # Kept here: cuts that held what holds them would outlive their last use.
+        rows = rows if self.shared else 1
+        found = self._layouts.get(rows)
+        if found is None:
+            found = self._layouts[rows] = Layout(self.cuts, rows)
+        return found
 
     @cached_property
     def reach(self) -> Reach:

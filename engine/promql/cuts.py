@@ -16,7 +16,7 @@ so on, the longest stretches in front. The next position is then one operation o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -126,8 +126,6 @@ class Cuts:
     # Where the samples between two cuts begin, and how many there are.
     starts: IndexArray
     extents: IndexArray
-    shared: bool
-    _layouts: dict[int, Layout] = field(default_factory=dict)
 
     @classmethod
     def of(cls, bounds: Bounds) -> Cuts:
@@ -181,7 +179,6 @@ class Cuts:
             upper,
             between,
             np.diff(between, append=times.size),
-            bounds.shared,
         )
 
     @cached_property
@@ -193,15 +190,6 @@ class Cuts:
     def last(self) -> IndexArray:
         """For each sample, where the last one before the cut after it is."""
         return np.repeat(self.starts + self.extents - 1, self.extents).reshape(self.forward.shape)
-
-    def layout(self, rows: int) -> Layout:
-        """The places for a block of so many rows."""
-        if not self.shared:
-            rows = 1
-        found = self._layouts.get(rows)
-        if found is None:
-            found = self._layouts[rows] = Layout(self, rows)
-        return found
 
 
 def _of_windows(

@@ -46,7 +46,7 @@ class Halves:
 
 def halves(block: Block, forward: Float64Array, backward: Float64Array, *, rows: int) -> Halves:
     """Sums of what is given for each sample, [rows, N], from one pivot and from the other."""
-    layout = block.bounds.cuts.layout(rows)
+    layout = block.bounds.layout(rows)
     spread = layout.spread(forward, 0.0, backward)
     totals = fold_plainly(layout, spread, np.add, 0.0, both=True)
     return Halves(np.take(totals[1], layout.suffix), np.take(totals[0], layout.prefix))

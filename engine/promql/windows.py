@@ -193,7 +193,7 @@ class Block:
     @property
     def layout(self) -> Layout:
         """The windows cut in two."""
-        return self.bounds.cuts.layout(self.values.shape[0])
+        return self.bounds.layout(self.values.shape[0])
 
     def oldest(self) -> Float64Array:
         """Each window's first value, [S, T]; some value for an empty one."""
