@@ -6,18 +6,22 @@ chunks so that memory does not grow with the length of the recording.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.alerts.alert import AlertState
+from engine.dataset.dataset import MemoryDataset
 from engine.evidence import EvidenceCollector
+from engine.pipeline.ahead import Ahead, Job
 from engine.pipeline.timeline import EvaluationLog, recorded_group, timeline
 from engine.rulegroup.common_parts import CommonParts
-from engine.rulegroup.dependencies import components, read_by_others
+from engine.rulegroup.dependencies import components, read_by_others, read_no_others
 from engine.rulegroup.options import GroupOptions
 from engine.rulegroup.overlay import Overlay, Remembered
+from engine.rulegroup.rows import axis_of
 from engine.rulegroup.runner import RuleRunner, settle_departed
 from engine.rulegroup.state import RuleState
 from engine.timing import TimedQueryable, Timing, timed
@@ -101,19 +105,21 @@ def replay(
         options = replace(options, interval_ms=interval_ms)
     run = _Run(files, dataset, first, last, options, fill=fill, clock=clock)
     edges = run.edges()
-    for index, (from_ms, to_ms) in enumerate(pairwise(edges)):
-        for share in run.chunk(from_ms, to_ms):
-            if progress is not None:
-                progress((index + share) / (len(edges) - 1))
+    with run.looking_ahead(edges):
+        for index, (from_ms, to_ms) in enumerate(pairwise(edges)):
+            for share in run.chunk(from_ms, to_ms):
+                if progress is not None:
+                    progress((index + share) / (len(edges) - 1))
     return run.result()
 
 
 @dataclass(slots=True)
 class _Planned:
-    """A rule with when and as part of what it runs."""
+    """A rule with when it runs; `is_free`: it reads nothing that any rule writes."""
 
     runner: RuleRunner
     timeline: Timeline
+    is_free: bool = False
 
 
 def _runner(rule: Rule, group: Group, options: GroupOptions, *, is_read: bool) -> RuleRunner:
@@ -146,18 +152,21 @@ class _Run:
     ) -> None:
         self._dataset = dataset
         self._clock = clock = clock or Timing()
-        options = replace(options, evaluate=timed(options.evaluate, clock))
+        self._ahead = Ahead(options.evaluate)
+        self._engine = options.engine
+        options = replace(options, evaluate=timed(self._ahead, clock))
         self._start_ms, self._end_ms = start_ms, end_ms
         recorded = dataset if isinstance(dataset, EvaluationLog) else None
         log = None if fill else recorded
         groups = [_as_recorded(group, recorded) for file in files for group in file.groups]
         rules = [rule for group in groups for rule in group.rules]
         is_read = iter(read_by_others(rules))
+        is_free = iter(read_no_others(rules))
         self._planned: list[_Planned] = []
         for group in groups:
             when = timeline(group, options, start_ms, end_ms, log)
             self._planned += [
-                _Planned(_runner(rule, group, options, is_read=next(is_read)), when)
+                _Planned(_runner(rule, group, options, is_read=next(is_read)), when, next(is_free))
                 for rule in group.rules
             ]
         offsets = [planned.runner.offset_ms for planned in self._planned]
@@ -190,6 +199,35 @@ class _Run:
             else:
                 self._at_once(self._planned[component.members[0]], from_ms, to_ms)
             yield done / len(self._components)
+
+    @contextmanager
+    def looking_ahead(self, edges: Sequence[int]) -> Iterator[None]:
+        """Let forks evaluate rules that read nothing but data, if the data are in memory."""
+        workers, cells = self._engine.workers, 0
+        # A fork has none of the threads that read files.
+        if workers < 2 or not isinstance(self._dataset, MemoryDataset):
+            yield
+            return
+        free = [
+            self._planned[component.members[0]]
+            for component in self._components
+            if not component.stepwise and self._planned[component.members[0]].is_free
+        ]
+        jobs = []
+        for from_ms, to_ms in pairwise(edges):
+            for planned in free:
+                times_ms = planned.timeline.between(from_ms, to_ms)
+                if not len(times_ms):
+                    continue
+                runner = planned.runner
+                jobs.append(Job(runner.rule.expression.tree, axis_of(times_ms, runner.offset_ms)))
+                cells += len(times_ms) * self._dataset.series_count
+        if cells < self._engine.fork_cells:
+            yield
+            return
+        engine = replace(self._engine, shared=self._common.sharing)
+        with self._ahead.of(jobs, self._overlay, engine, workers):
+            yield
 
     def result(self) -> ReplayResult:
         """Everything, with what is still firing."""

@@ -3,8 +3,8 @@
 An expression is row-wise if each row of its result depends on one series only: a selector, a
 function of its windows, arithmetic with scalars, a filter. The whole of it is then evaluated for
 one block of neighbouring series after another, so that everything in between stays in a core's
-cache and a filter's losers are gone before anything is put together. Blocks can run on several
-threads: numpy works on large arrays without the interpreter's lock.
+cache and a filter's losers are gone before anything is put together. Blocks can be computed by
+several processes (engine/promql/forks.py).
 
 No result depends on how the rows are cut.
 """
@@ -12,8 +12,6 @@ No result depends on how the rows are cut.
 from __future__ import annotations
 
 import os
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -23,6 +21,7 @@ import numpy as np
 from engine.promql import selection
 from engine.promql.annotations import Annotations
 from engine.promql.errors import TOO_MANY_SAMPLES, EvaluationError
+from engine.promql.forks import computed
 from engine.promql.frame import Frame
 from engine.promql.functions.shapes import unwrapped
 from engine.promql.functions.table import ROW_WISE
@@ -44,8 +43,7 @@ from rules.promql.walk import selectors
 from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
-    from concurrent.futures import Future
+    from collections.abc import Generator, Iterable, Mapping
 
     from engine.labels import Labels
     from engine.promql.context import Context, Partial
@@ -57,7 +55,7 @@ AT_ONE_STEP = 32
 
 
 def workers_at_hand() -> int:
-    """As many threads as this process may use cores; more than a few share a memory bus."""
+    """As many as this process may use cores; more than a few share a memory bus."""
     return min(MOST_WORKERS, len(os.sched_getaffinity(0)))
 
 
@@ -169,41 +167,31 @@ class Execution:
         hoisted = {id(one): context.evaluate(one) for one in how.scalars}
         return cls(context, how, _rows(context, how), hoisted)
 
-    def parts(self) -> Generator[Part, None, None]:
-        """All rows, in order, with what they are annotated with.
+    def parts(self, *, sparse: bool = False) -> Generator[Part, None, None]:
+        """All rows, in order, with what they are annotated with; `sparse`: those worth keeping.
 
         Raises EvaluationError as the first of them in order does.
         """
-        options, count = self.context.options, len(self.rows.labels)
-        height = self._height()
+        count, height = len(self.rows.labels), self._height()
         starts = range(0, count, height) if count else range(1)
-        if options.workers > 1 and len(starts) > 1:
-            yield from self._in_threads(starts, height)
-            return
-        for start in starts:
-            part, notes = self._part(start, height)
-            self.context.notes.add(notes)
-            yield part
 
-    def _in_threads(self, starts: Sequence[int], height: int) -> Generator[Part, None, None]:
-        """Some blocks ahead of the one that is asked for, never all of them."""
-        workers = self.context.options.workers
-        with ThreadPoolExecutor(workers, "blocks") as pool:
-            ahead: deque[Future[tuple[Part, Annotations]]] = deque()
-            try:
-                for start in starts:
-                    ahead.append(pool.submit(self._part, start, height))
-                    if len(ahead) > 2 * workers:
-                        yield self._noted(*ahead.popleft().result())
-                while ahead:
-                    yield self._noted(*ahead.popleft().result())
-            finally:
-                for future in ahead:
-                    future.cancel()
+        def one(number: int) -> tuple[Part, Annotations]:
+            part, notes = self._part(starts[number], height)
+            if sparse:
+                part = replace(part, frame=_worth_keeping(part.frame, count))
+            return part, notes
 
-    def _noted(self, part: Part, notes: Annotations) -> Part:
-        self.context.notes.add(notes)
-        return part
+        processes = self._processes()
+        owners = [number % processes for number in range(len(starts))]
+        with closing(computed(one, owners)) as found:
+            for part, notes in found:
+                self.context.notes.add(notes)
+                yield part
+
+    def _processes(self) -> int:
+        """How many are worth their while."""
+        options = self.context.options
+        return options.workers if cells_of(self.context, self.rows) >= options.fork_cells else 1
 
     def _part(self, start: int, height: int) -> tuple[Part, Annotations]:
         notes = Annotations(self.context.options.source)
@@ -213,9 +201,7 @@ class Execution:
             notes=notes,
             dispatch=self._dispatch,
         )
-        # The state of numpy's warnings belongs to the thread.
-        with np.errstate(all="ignore"):
-            return Part(start, context.frame(self.plan.expr)), notes
+        return Part(start, context.frame(self.plan.expr)), notes
 
     def _dispatch(self, expr: Expr, context: Context) -> Partial:
         found = self.hoisted.get(id(expr))
@@ -236,6 +222,11 @@ class Execution:
         return len(set(map(unnamed, labels))) < len(labels)
 
 
+def cells_of(context: Context, rows: Rows) -> int:
+    """How many cells, [series, step or sample], an evaluation of these rows goes through."""
+    return len(rows.labels) * max(context.steps, rows.longest)
+
+
 def _worth_keeping(frame: Frame, rows: int) -> Frame:
     """The rows that are present at some step; all of one step where most of them are.
 
@@ -251,9 +242,9 @@ def _worth_keeping(frame: Frame, rows: int) -> Frame:
 def stacked(execution: Execution) -> Frame:
     """All rows that are present at some step."""
     context, found, cells = execution.context, [], 0
-    with closing(execution.parts()) as parts:
+    with closing(execution.parts(sparse=True)) as parts:
         for part in parts:
-            frame = _worth_keeping(part.frame, len(execution.rows.labels))
+            frame = part.frame
             if frame.labels:
                 found.append(frame)
             cells += frame.values.size

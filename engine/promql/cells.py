@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.promql.summation import LARGEST_PLAIN, NEUTRAL, Mean, Sum, is_plain
+from engine.promql.summation import LARGEST_PLAIN, NEUTRAL, Mean, Sum, accumulated, is_plain
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
@@ -69,6 +69,9 @@ def for_each(
 
 def exact_sum(values: Float64Array) -> Float64Array:
     """Compensated sums of windows, [C, W], oldest first, of whatever there is."""
+    if values.size and is_plain(values):
+        totals, carries = accumulated(np.ascontiguousarray(values.T))
+        return totals + carries
     total = Sum.zero((values.shape[0],))
     for one in values.T:
         total.add(one, slice(None))

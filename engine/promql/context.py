@@ -39,8 +39,9 @@ class Options:
     that one operation may hold at once. `source`: the text that annotations point into.
     `start_timestamps`: whether a sample's start timestamp tells of a counter's reset, and
     `start_timestamp()` of it (Prometheus' feature use-start-timestamps).
-    `workers`: the most threads for one expression. `block_cells`: how many cells of
-    [series, step] are worked on at a time; no result depends on either.
+    `workers`: the most processes for one expression, this one and forks of it, and `fork_cells`:
+    from how many cells of [series, step] on. `block_cells`: how many are worked on at a time. No
+    result depends on them.
     `shared`: results of what several expressions have in common.
     """
 
@@ -51,6 +52,7 @@ class Options:
     source: Source | None = None
     start_timestamps: bool = False
     workers: int = 1
+    fork_cells: int = 1_000_000
     block_cells: int = 131_072
     shared: Sharing | None = None
 

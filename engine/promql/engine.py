@@ -25,6 +25,7 @@ from engine.promql.naming import finish, unnamed
 from engine.promql.natives import refuse
 from engine.promql.sharing import Sharing
 from engine.promql.steps import evaluate_by_step, sees_the_future
+from engine.promql.stretches import Stretches
 from engine.promql.tall import by_levels, shape_of
 from engine.promql.value import Axis, Matrix, Result, String, Value
 from engine.series import Series
@@ -129,6 +130,8 @@ def _evaluate(expr: Expr, context: Context) -> Partial:
 
 
 def _computed(expr: Expr, how: Plan | None, context: Context) -> Partial:
+    if isinstance(expr, Aggregate) and (stretches := Stretches.of(context, expr)) is not None:
+        return stretches.aggregated(lambda stretch: stretch.frame(expr))
     if how is None:
         return _evaluate_node(expr, context)
     return stacked(Execution.of(context, how))

@@ -29,7 +29,7 @@ LARGEST_SQUARED = 1e100
 SCALE = -700
 
 # A variance this much smaller than the squares that it is the difference of is worked out anew.
-CANCELLED = 1 / 32
+CANCELLED = 1 / 128
 # A covariance this much smaller than what it is the sum of is rounding's dust, or close to it.
 DUST = 2.0**-36
 # A line's value this much smaller than what it is the sum of may be 0.

@@ -48,6 +48,19 @@ class Group:
             self.rows[low:high] - start, self.timestamps_ms, self.columns[low:high], series
         )
 
+    def within(self, first_ms: int, last_ms: int) -> Group:
+        """The samples with first <= t <= last."""
+        low, high = np.searchsorted(self.timestamps_ms, (first_ms, last_ms + 1)).tolist()
+        columns = self.columns
+        if isinstance(columns, list):
+            columns = [one[low:high] for one in columns]
+        else:
+            columns = columns[:, low:high]
+        series = self.series
+        if series is not None:
+            series = tuple(one.picked(slice(low, high)) for one in series)
+        return Group(self.rows, self.timestamps_ms[low:high], columns, series)
+
     def samples(self) -> Samples:
         """Values side by side, staleness markers included."""
         columns = self.columns
@@ -104,6 +117,11 @@ class Rows:
         parts = [self.groups[number].between(start, stop) for number in numbers.tolist()]
         found = tuple(part for part in parts if part is not None)
         return Rows(self.labels[start:stop], found, owners)
+
+    def within(self, first_ms: int, last_ms: int) -> Rows:
+        """The same series with their samples in first <= t <= last, be they none."""
+        groups = tuple(group.within(first_ms, last_ms) for group in self.groups)
+        return Rows(self.labels, groups, self.owners)
 
     def samples(self) -> list[Samples]:
         """All groups, staleness markers included."""

@@ -108,18 +108,11 @@ def rows_of(context: Context, leaf: VectorSelector | MatrixSelector) -> Rows:
     """The series that a selector reads at all of the context's times."""
     if context.rows is not None:
         return context.rows
-    lookback = context.options.lookback_ms
-    if isinstance(leaf, VectorSelector):
-        selector, range_ms = leaf, lookback
-    else:
-        selector, range_ms = leaf.selector, leaf.range.milliseconds
-        # What a modifier looks at beside the window.
-        range_ms += 0 if selector.modifier is None else lookback
-    after_ms = lookback if selector.modifier == "smoothed" else 0
-    at = context.reference_times(selector.at, selector.offset)
-    if not at.size:
+    selector = leaf if isinstance(leaf, VectorSelector) else leaf.selector
+    span_ms = reach_of(context, leaf)
+    if span_ms is None:
         return Rows.none()
-    first, last = int(at.min()) - range_ms + 1, int(at.max()) + after_ms
+    first, last = span_ms
     queryable, matchers = context.queryable, selector.matchers
 
     def select() -> Rows:
@@ -133,3 +126,19 @@ def rows_of(context: Context, leaf: VectorSelector | MatrixSelector) -> Rows:
         rows = shared.rows(leaf, context, (matcher_key(matchers), first, last), select)
     context.require_work(len(rows.labels), leaf.span)
     return rows
+
+
+def reach_of(context: Context, leaf: VectorSelector | MatrixSelector) -> tuple[int, int] | None:
+    """The first and the last time that a selector looks at; None if there are no steps."""
+    lookback = context.options.lookback_ms
+    if isinstance(leaf, VectorSelector):
+        selector, range_ms = leaf, lookback
+    else:
+        selector, range_ms = leaf.selector, leaf.range.milliseconds
+        # What a modifier looks at beside the window.
+        range_ms += 0 if selector.modifier is None else lookback
+    after_ms = lookback if selector.modifier == "smoothed" else 0
+    at = context.reference_times(selector.at, selector.offset)
+    if not at.size:
+        return None
+    return int(at.min()) - range_ms + 1, int(at.max()) + after_ms

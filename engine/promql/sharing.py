@@ -94,6 +94,20 @@ class Sharing:
         """Whether this node is one of several like it."""
         return id(expr) in self._parts
 
+    def families(self, trees: Sequence[Expr]) -> list[int]:
+        """For each tree a number; trees that share a part, be it through others, have the same."""
+        numbers = list(range(len(trees)))
+        first: dict[str, int] = {}
+        for place, tree in enumerate(trees):
+            for node in walk(tree):
+                if id(node) not in self._parts:
+                    continue
+                other = numbers[first.setdefault(self._parts[id(node)].text, place)]
+                own = numbers[place]
+                if own != other:
+                    numbers = [other if one == own else one for one in numbers]
+        return numbers
+
     def fits(self, rows: int, steps: int) -> bool:
         """Whether a vector of this size is worth holding."""
         return rows * steps * 9 <= self.most_bytes // SHARES

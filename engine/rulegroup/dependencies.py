@@ -199,3 +199,11 @@ def read_by_others(rules: Sequence[Rule]) -> list[bool]:
         any(wanted.anything for wanted in reads),
     )
     return [everything.touches(rule) for rule in rules]
+
+
+def read_no_others(rules: Sequence[Rule]) -> list[bool]:
+    """For each rule whether it reads nothing that any of them, itself included, may write."""
+    names = {rule.name for rule in rules if not isinstance(rule, AlertingRule)}
+    names |= {ALERTS, ALERTS_FOR_STATE}
+    reads = [reads_in(rule.expression.tree) for rule in rules]
+    return [not (wanted.anything or wanted.alerts or wanted.names & names) for wanted in reads]

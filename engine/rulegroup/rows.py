@@ -57,8 +57,7 @@ def evaluate_parts(
     """
     if not len(times_ms):
         return
-    step_ms = int(times_ms[1] - times_ms[0]) if len(times_ms) > 1 else 0
-    axis = Axis(times_ms - offset_ms, step_ms, rule=True)
+    axis = axis_of(times_ms, offset_ms)
     try:
         result = _evaluate(expression, axis, queryable, options)
     except EvaluationError as error:
@@ -79,6 +78,12 @@ def evaluate_parts(
     for index in range(len(times_ms)):
         time = times_ms[index : index + 1]
         yield Part(time, None, "rule result is not a vector or scalar", _place(expression, None))
+
+
+def axis_of(times_ms: Int64Array, offset_ms: int) -> Axis:
+    """Where a rule's query runs for these evaluation times."""
+    step_ms = int(times_ms[1] - times_ms[0]) if len(times_ms) > 1 else 0
+    return Axis(times_ms - offset_ms, step_ms, rule=True)
 
 
 def _evaluate(

@@ -89,8 +89,8 @@ BEYOND = [
 CUTS = [
     Options(block_cells=1),
     Options(block_cells=100),
-    Options(block_cells=1, workers=2),
-    Options(block_cells=150, workers=4),
+    Options(block_cells=1, workers=2, fork_cells=0),
+    Options(block_cells=150, workers=3, fork_cells=0),
     Options(block_cells=1, delayed_name_removal=False),
 ]
 
@@ -107,7 +107,7 @@ def rows(result: Result) -> list[tuple[str, bytes]]:
 
 @pytest.mark.parametrize("expr", [*ROWS, *BEYOND])
 @pytest.mark.parametrize("cut", CUTS, ids=range(len(CUTS)))
-def test_blocks_and_threads_change_nothing(expr: str, cut: Options, data: Data) -> None:
+def test_blocks_and_forks_change_nothing(expr: str, cut: Options, data: Data) -> None:
     whole = replace(cut, block_cells=10**9, workers=1)
     tree = parse(expr)
     one, other = (evaluate(tree, AXIS, data, options) for options in (whole, cut))
@@ -146,7 +146,9 @@ def test_no_function_of_many_rows_is_taken_for_row_wise() -> None:
 
 
 def test_annotations_come_once_in_the_order_of_rows(data: Data) -> None:
-    result = evaluate(parse("rate(y[1m])"), AXIS, data, Options(block_cells=1, workers=2))
+    result = evaluate(
+        parse("rate(y[1m])"), AXIS, data, Options(block_cells=1, workers=2, fork_cells=0)
+    )
     assert len(result.infos) == 1
     assert "might not be a counter" in result.infos[0]
 
@@ -159,7 +161,7 @@ def test_series_that_only_their_names_tell_apart_clash_across_blocks(
         Series(Labels.of(__name__=name, rank="0"), TIMES, np.arange(61.0))
         for name in ("x_total", "y")
     ]
-    options = Options(block_cells=1, workers=workers, delayed_name_removal=False)
+    options = Options(block_cells=1, workers=workers, fork_cells=0, delayed_name_removal=False)
     expr = 'rate({__name__=~".+"}[1m]) > 1e9'
     with pytest.raises(EvaluationError, match="same labelset") as caught:
         evaluate(parse(expr), AXIS, Data(twins), options)

@@ -1,0 +1,107 @@
+"""Items computed in forks come as if one process had computed them all, whatever happens there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from engine.promql.forks import computed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def children() -> set[str]:
+    found: set[str] = set()
+    for task in Path("/proc/self/task").iterdir():
+        found.update((task / "children").read_text().split())
+    return found
+
+
+def test_items_come_in_order_whoever_computed_them() -> None:
+    owners = [0, 1, 2, 1, 0, 0, 2, 1]
+    found = list(computed(lambda index: (index, os.getpid()), owners))
+    assert [index for index, _ in found] == list(range(8))
+    processes = {
+        owner: {found[i][1] for i, own in enumerate(owners) if own == owner} for owner in range(3)
+    }
+    assert processes[0] == {os.getpid()}
+    assert len(set.union(*processes.values())) == 3
+
+
+def test_arrays_come_back_to_the_bit_and_can_be_written_to() -> None:
+    def one(index: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        return np.array([np.uint64(0x7FF0000000000002), index], dtype=np.uint64).view(np.float64)
+
+    for index, found in enumerate(computed(one, [0, 1, 1])):
+        assert found.tobytes() == one(index).tobytes()
+        found[0] = 1.0
+
+
+def test_much_more_than_a_pipe_holds_waits_for_nobody() -> None:
+    found = list(computed(lambda index: np.full(2_000_000, float(index)), [1, 1, 1, 0]))
+    assert [one[-1] for one in found] == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_an_error_is_raised_at_its_turn_with_the_items_before_it() -> None:
+    def one(index: int) -> int:
+        if index in {3, 5}:
+            raise ValueError(f"item {index}")
+        return index
+
+    for owners in ([0, 1, 0, 1, 0, 1], [0, 1, 1, 0, 1, 0], [0] * 6, [1] * 6):
+        found = computed(one, owners)
+        assert [next(found), next(found), next(found)] == [0, 1, 2]
+        with pytest.raises(ValueError, match="item 3"):
+            next(found)
+
+
+def test_what_a_killed_fork_owed_is_computed_here() -> None:
+    here = os.getpid()
+
+    def one(index: int) -> int:
+        if os.getpid() != here and index == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+    assert list(computed(one, [0, 1, 0, 1, 0, 1])) == list(range(6))
+
+
+def test_what_cannot_be_sent_is_computed_here() -> None:
+    def one(index: int) -> Callable[[], int]:
+        return lambda: index
+
+    assert [found() for found in computed(one, [0, 1])] == [0, 1]
+
+
+def test_forks_end_with_what_was_asked_of_them() -> None:
+    before = children()
+    with closing(computed(lambda index: time.sleep(60) if index else None, [0, 1, 1])) as found:
+        next(found)
+        assert children() - before
+    deadline = time.monotonic() + 30
+    while children() - before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not children() - before
+
+
+def test_the_terminals_interrupt_ends_a_fork_without_a_word(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    here = os.getpid()
+
+    def one(index: int) -> int:
+        if os.getpid() != here:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60)
+        return index
+
+    assert list(computed(one, [0, 1])) == [0, 1]
+    assert capfd.readouterr().err == ""

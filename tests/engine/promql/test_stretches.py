@@ -1,0 +1,98 @@
+"""An aggregate has the same bits when several processes share out its axis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from engine.dataset.dataset import MemoryDataset
+from engine.labels import Labels
+from engine.promql.engine import EvaluationError, Options, evaluate
+from engine.promql.forks import computed
+from engine.promql.value import Axis, Vector
+from engine.series import Series
+from rules.promql.parser import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from engine.promql.value import Result
+
+AXIS = Axis.span(0, 700_000, 1_000)
+ALONE = Options()
+TOGETHER = Options(workers=2, fork_cells=0)
+
+
+@pytest.fixture(scope="module")
+def data() -> MemoryDataset:
+    """Series that begin, end and pause, so that groups come and go from stretch to stretch."""
+    random = np.random.default_rng(5)
+    found = []
+    for number in range(24):
+        times = np.arange(0, 700_001, 10_000, dtype=np.int64) + random.integers(0, 5_000)
+        times = times[number % 5 * 10 : 71 - number % 3 * 20]
+        values = np.cumsum(random.random(times.size)) * (-1) ** number
+        values[random.random(times.size) < 0.05] = np.nan
+        labels = Labels.of(__name__="x_total", task_id=f"t{number % 7}", rank=f"{number:02}")
+        found.append(Series(labels, times, values))
+    return MemoryDataset(tuple(sorted(found, key=lambda one: one.labels)))
+
+
+def bits(result: Result) -> dict[Labels, bytes]:
+    assert isinstance(result.value, Vector)
+    value = result.value
+    held = np.where(value.present, value.values, 0.0)
+    held[np.isnan(held)] = np.nan
+    rows = zip(value.labels, held, value.present, strict=True)
+    return {labels: row.tobytes() + here.tobytes() for labels, row, here in rows}
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        "sum by (task_id) (rate(x_total[1m]))",
+        "avg without (rank) (x_total offset 30s)",
+        "max(x_total)",
+        "stddev by (task_id) (abs(x_total) > 3)",
+        "quantile by (task_id) (0.3, x_total)",
+        "topk by (task_id) (2, x_total)",
+        'count_values by (task_id) ("v", ceil(x_total))',
+        "limitk by (task_id) (1, x_total)",
+        "sum by (task_id) (x_total @ 300)",
+        "sum by (task_id) (x_total @ end())",
+        "sum(x_total > scalar(count(x_total)))",
+        "sum by (__name__) (x_total)",
+    ],
+)
+def test_the_axis_may_be_shared_out(expr: str, data: MemoryDataset) -> None:
+    one, other = (evaluate(parse(expr), AXIS, data, options) for options in (ALONE, TOGETHER))
+    assert bits(other) == bits(one)
+    assert other.infos == one.infos
+    assert other.warnings == one.warnings
+
+
+def test_it_is_where_that_pays(data: MemoryDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = []
+
+    def counted(one: Callable[[int], object], owners: Sequence[int]) -> Iterator[object]:
+        counts.append(len(owners))
+        return computed(one, owners)
+
+    monkeypatch.setattr("engine.promql.stretches.computed", counted)
+    evaluate(parse("sum(rate(x_total[1m]))"), AXIS, data, TOGETHER)
+    assert counts == [2]
+    for options in (ALONE, Options(workers=2)):
+        evaluate(parse("sum(rate(x_total[1m]))"), AXIS, data, options)
+    evaluate(parse("sum(x_total)"), Axis.span(0, 300_000, 1_000), data, TOGETHER)
+    assert counts == [2]
+
+
+def test_an_error_is_the_same(data: MemoryDataset) -> None:
+    said = set()
+    for options in (ALONE, TOGETHER):
+        with pytest.raises(EvaluationError) as caught:
+            evaluate(parse("topk(NaN, x_total)"), AXIS, data, options)
+        said.add((str(caught.value), caught.value.span))
+    assert len(said) == 1
