@@ -22,6 +22,7 @@ from rules.promql.ast import (
     VectorMatching,
     VectorSelector,
 )
+from rules.promql.printer import format as format_expression
 from rules.promql.regex import compile_matcher
 from rules.promql.tokens import COMPARISONS, SET_OPERATORS
 from rules.promql.types import type_of
@@ -193,7 +194,7 @@ def _filtering_set(node: Binary, known: Known, lhs: Presence, rhs: Presence) -> 
     matching = node.matching or _ALL_LABELS
     meets_all = matching.on and not matching.labels
     if node.op == "and":
-        reason = _mismatch(node, known)
+        reason = _mismatch(node, known) or _apart(node, known)
         if reason is not None:
             return Presence.NEVER, reason
         return lhs if meets_all and rhs is Presence.ALWAYS else Presence.SOMETIMES, None
@@ -203,6 +204,41 @@ def _filtering_set(node: Binary, known: Known, lhs: Presence, rhs: Presence) -> 
         message = "nothing is left: the right side is always there"
         return Presence.NEVER, Reason(node.op_span, message)
     return Presence.SOMETIMES, None
+
+
+def _apart(node: Binary, known: Known) -> Reason | None:
+    """Two conditions on one value that it cannot meet at once."""
+    if node.matching is not None and (node.matching.on or node.matching.labels):
+        return None
+    left, right = known.bounds(node.lhs), known.bounds(node.rhs)
+    if not left.disjoint(right):
+        return None
+    if format_expression(_without_filters(node.lhs)) != format_expression(
+        _without_filters(node.rhs)
+    ):
+        return None
+    return Reason(
+        node.op_span,
+        f"both sides ask for one value: {left} on the left, {right} on the right",
+        "did you mean 'or'?",
+    )
+
+
+def _without_filters(expr: Expr) -> Expr:
+    """What is compared with numbers, inside of all the comparisons."""
+    while True:
+        match expr:
+            case Paren(expr=inner):
+                expr = inner
+            case Binary(op=op, lhs=lhs, rhs=rhs, return_bool=False) if op in COMPARISONS:
+                if type_of(rhs) is ValueType.SCALAR:
+                    expr = lhs
+                elif type_of(lhs) is ValueType.SCALAR:
+                    expr = rhs
+                else:
+                    return expr
+            case _:
+                return expr
 
 
 def _mismatch(node: Binary, known: Known) -> Reason | None:
