@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from engine.dataset.assembly import Assembly, rows_read
 from engine.dataset.created import with_starts
 from engine.dataset.dataset import MemoryDataset
 from engine.dataset.errors import DataError
+from engine.dataset.exposition_plain import PlainLines
 from engine.dataset.long_form import SECONDS_NOTICE, looks_like_seconds
 from engine.dataset.openmetrics_histogram import read_openmetrics, write_openmetrics_histogram
 from engine.dataset.times import EARLIEST_MS, LATEST_MS
@@ -63,6 +64,7 @@ class _Rows:
     numbers: list[int] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
     # What few rows have, by row.
     texts: dict[int, str] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
@@ -87,6 +89,8 @@ class _Reader:
         self.assembly = Assembly()
         self.known: dict[tuple[str | None, str | None], int] = {}
         self.lines: list[np.ndarray] = []
+        self.rows = _Rows()
+        self.plain = PlainLines(seconds=seconds)
 
     def read(self) -> MemoryDataset:
         if not self.seconds and self.path.endswith((".om", ".openmetrics")):
@@ -95,14 +99,8 @@ class _Reader:
                 "does not end with '# EOF', as OpenMetrics must",
                 "was the file cut short? Prometheus text (milliseconds) is named .prom or .txt",
             )
-        rows, lines = _Rows(), []
-        for number, line in self._samples():
-            self._take(number, line, rows)
-            lines.append(number)
-            if len(lines) == _CHUNK:
-                self._keep(rows, lines)
-                rows, lines = _Rows(), []
-        self._keep(rows, lines)
+        with Path(self.path).open("rb") as file:
+            self._read_lines(file)
         found = self.assembly.build()
         if not found.series:
             raise DataError(self.path, "holds no samples", 'expected lines like: up{a="b"} 1 TIME')
@@ -114,9 +112,15 @@ class _Reader:
         series = with_starts(found.series, self.types) if self.created else found.series
         return MemoryDataset(series, tuple(notices))
 
-    def _samples(self) -> Iterator[tuple[int, str]]:
-        ended = 0
-        for number, line in _lines(self.path):
+    def _read_lines(self, file: BinaryIO) -> None:
+        number = ended = 0
+        for number, raw in enumerate(file, start=1):
+            if not ended and self.plain.take(raw):
+                if len(self.plain.lines) >= _CHUNK:
+                    self._take_plain(number)
+                continue
+            self._take_plain(number - 1)
+            line = self._decoded(number, raw)
             if line.strip() == "# EOF":
                 ended = number
             elif ended and line.strip():
@@ -124,12 +128,43 @@ class _Reader:
                     f"{self.path}:{number}", "there is text after '# EOF'", "'# EOF' ends a file"
                 )
             elif line.strip() and not line.lstrip().startswith("#"):
-                yield number, line
+                self._take(number, line)
             elif self.created and (told := _TYPE.match(line)):
                 quoted, plain, kind = told.groups()
                 self.types[_unescape(quoted) if plain is None else plain] = kind
+        self._take_plain(number)
+        self._keep()
 
-    def _take(self, number: int, line: str, rows: _Rows) -> None:
+    def _decoded(self, number: int, raw: bytes) -> str:
+        try:
+            return raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise DataError(
+                f"{self.path}:{number}",
+                "is not UTF-8 text",
+                "convert it, for example: iconv -f latin1 -t utf-8",
+            ) from None
+
+    def _take_plain(self, last: int) -> None:
+        """Take the plain lines that wait; the last of them is line `last`."""
+        if not self.plain.lines:
+            return
+        lines, found = self.plain.taken()
+        first = last - len(lines) + 1
+        if found is None:
+            for number, raw in enumerate(lines, start=first):
+                self._take(number, self._decoded(number, raw))
+            return
+        numbers, times, values = found
+        self.rows.numbers += numbers
+        self.rows.times += times
+        self.rows.values += values
+        self.rows.lines += range(first, last + 1)
+        if len(self.rows.lines) >= _CHUNK:
+            self._keep()
+
+    def _take(self, number: int, line: str) -> None:
+        rows = self.rows
         place = f"{self.path}:{number}"
         match = _SAMPLE.fullmatch(line.rstrip("\r\n"))
         if match is None:
@@ -148,6 +183,8 @@ class _Reader:
                 "the sample has no timestamp",
                 "recorded data needs the time of each sample; a scrape of /metrics has none",
             )
+        if start is None and value[0] != "{":
+            self.plain.learn(line, f"{name or ''}{block or ''}", f"{value} {time}", self.known[key])
         row = len(rows.values)
         if value.startswith("{"):
             rows.texts[row], value = self._histogram(place, value), "NaN"
@@ -156,6 +193,9 @@ class _Reader:
         rows.numbers.append(self.known[key])
         rows.times.append(self._time(place, time))
         rows.values.append(_number(place, "value", value))
+        rows.lines.append(number)
+        if len(rows.lines) >= _CHUNK:
+            self._keep()
 
     def _histogram(self, place: str, text: str) -> str:
         if text not in self.histograms:
@@ -181,9 +221,10 @@ class _Reader:
             )
         return round(time_ms)
 
-    def _keep(self, rows: _Rows, lines: list[int]) -> None:
+    def _keep(self) -> None:
+        rows, self.rows = self.rows, _Rows()
         self.assembly.add(np.array(rows.numbers, dtype=np.int64), rows.samples())
-        self.lines.append(np.array(lines, dtype=np.int64))
+        self.lines.append(np.array(rows.lines, dtype=np.int64))
 
 
 def _labels(place: str, name: str | None, block: str | None) -> Labels:
@@ -221,20 +262,6 @@ def _number(place: str, what: str, text: str) -> float:
     if overflows(text, number):
         raise DataError(place, f"cannot read the {what} '{text}'", "it is too large; +Inf is data")
     return number
-
-
-def _lines(path: str) -> Iterator[tuple[int, str]]:
-    with Path(path).open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError:
-                raise DataError(
-                    f"{path}:{number}",
-                    "is not UTF-8 text",
-                    "convert it, for example: iconv -f latin1 -t utf-8",
-                ) from None
-            yield number, text
 
 
 def _ends_with_eof(path: str) -> bool:
