@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from engine.dataset.assembly import Assembly, rows_read
-from engine.dataset.csv_plain import read_plain
+from engine.dataset.csv_plain import CHUNK_ROWS, read_plain
 from engine.dataset.dataset import MemoryDataset, split_derived
 from engine.dataset.errors import DataError
 from engine.dataset.histogram_texts import parse_histograms, settle
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from engine.series import Float64Array, Int64Array, TextArray
 
-CHUNK_ROWS = 100_000
 # The csv reader of Python 3.10 refuses NUL, which a label value may hold. No text that was UTF-8
 # has this lone surrogate.
 NUL, STAND_IN = "\0", "\udc00"

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from engine.series import Float64Array, Int64Array, Series, TextArray
 
 Column: TypeAlias = Any  # pyarrow ships no types
+_PLAIN_STAMP = (
+    r"\A(19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]{3})?Z\z"
+)
 
 
 def is_text(kind: Column) -> bool:
@@ -77,6 +80,9 @@ class Decoder:
     def _times(self, column: Column) -> Int64Array:
         column = self._complete(TIMESTAMP, column)
         if is_text(column.type):
+            plain = _plain_stamps(column)
+            if plain is not None:
+                return plain
             texts = column.to_pylist()
             times, naive, bad = parse_times(texts)
             if bad is not None:
@@ -222,6 +228,21 @@ class Decoder:
         indices = encoded.indices.fill_null(-1) if encoded.null_count else encoded.indices
         width = indices.type.bit_width // 8
         return _numbers(indices, f"i{width}"), encoded.dictionary.cast(pa.string())
+
+
+def _plain_stamps(column: Column) -> Int64Array | None:
+    """Unix milliseconds of RFC 3339 in UTC of our days, None if any text is of another kind."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pc.all(pc.match_substring_regex(column, _PLAIN_STAMP)).as_py():
+        return None
+    try:
+        stamps = column.cast(pa.timestamp("ms", "UTC"))
+    except pa.ArrowInvalid:
+        return None  # no such day
+    found: Int64Array = _numbers(stamps.cast(pa.int64()), "i8")
+    return found
 
 
 def _numbers(column: Column, dtype: str) -> Any:
