@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.promql.cuts import Cuts, Layout
+from engine.promql.grid import Frame, Grid
 
 if TYPE_CHECKING:
+    from engine.promql.grid import Run
     from engine.series import BoolArray, Float64Array, Int64Array
 
 IndexArray: TypeAlias = npt.NDArray[np.intp]
@@ -27,7 +29,7 @@ NEVER = 2**52
 FEW_EDGES = 8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Edges:
     """Windows (end - range, end]. `step_ms`: how far each end is from the next; 0: it varies."""
 
@@ -49,17 +51,33 @@ class Edges:
             return self.range_ms, self.step_ms, self.end_ms.size, int(self.end_ms[0])
         return self.range_ms, self.end_ms.tobytes()
 
-    def bounds(self, timestamps_ms: Int64Array, sizes: IndexArray | None = None) -> Bounds:
-        """The windows of series with these timestamps: shared, [N], or one row each, [S, N].
+    def bounds(self, timestamps_ms: Int64Array) -> Bounds:
+        """The windows of series that share these timestamps, [N]."""
+        runs = None if self.frame is None else self.frame.runs(timestamps_ms)
+        grid = None if runs is None or self.frame is None else Grid(self.frame, (runs,), True)
+        return Bounds(timestamps_ms, None, self, grid)
 
-        Rows hold `sizes` samples and are filled up with NEVER.
+    def bounds_of_rows(
+        self, rows_ms: Int64Array, sizes: IndexArray | None, runs: tuple[tuple[Run, ...], ...] = ()
+    ) -> Bounds:
+        """The windows of series with timestamps of their own, one row each, [S, N].
+
+        Rows hold `sizes` samples and are filled up with NEVER. `runs`: how all of them fill slots.
         """
+        grid = Grid(self.frame, runs, False) if runs and self.frame is not None else None
+        return Bounds(rows_ms, sizes, self, grid)
+
+    @cached_property
+    def frame(self) -> Frame | None:
+        """The slots of series that are sampled once a step."""
+        return Frame.of(self)
+
+    def span(self, timestamps_ms: Int64Array) -> tuple[IndexArray, IndexArray]:
+        """The numbers of each window's first sample, and of the first one after it."""
         if timestamps_ms.ndim == 1:
             lo = np.searchsorted(timestamps_ms, self.end_ms - self.range_ms, side="right")
-            hi = np.searchsorted(timestamps_ms, self.end_ms, side="right")
-        else:
-            lo, hi = self._of_rows(timestamps_ms)
-        return Bounds(timestamps_ms, sizes, lo, hi, self)
+            return lo, np.searchsorted(timestamps_ms, self.end_ms, side="right")
+        return self._of_rows(timestamps_ms)
 
     def _of_rows(self, rows: Int64Array) -> tuple[IndexArray, IndexArray]:
         """Lo and hi, each [S, T]. Both edges are a number of steps apart: one count serves both."""
@@ -154,10 +172,26 @@ class Bounds:
 
     timestamps_ms: Int64Array
     sizes: IndexArray | None
-    lo: IndexArray
-    hi: IndexArray
     edges: Edges
+    grid: Grid | None = None
     _layouts: dict[int, Layout] = field(init=False, default_factory=dict)
+
+    @cached_property
+    def _span(self) -> tuple[IndexArray, IndexArray]:
+        if self.grid is None:
+            return self.edges.span(self.timestamps_ms)
+        lo, hi = self.grid.lo, self.grid.hi
+        return (lo[0], hi[0]) if self.shared else (lo, hi)
+
+    @property
+    def lo(self) -> IndexArray:
+        """The number of each window's first sample."""
+        return self._span[0]
+
+    @property
+    def hi(self) -> IndexArray:
+        """One more than the number of each window's last sample."""
+        return self._span[1]
 
     @property
     def shared(self) -> bool:

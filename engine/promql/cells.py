@@ -123,5 +123,6 @@ def guarded(
     found[neither] = np.nan
     careful = np.flatnonzero((count(block, huge) > 0) & ~above & ~below & ~neither)
     if careful.size:
+        found = np.ascontiguousarray(found)
         found.reshape(-1)[careful] = for_each(block, careful, exact, NEUTRAL)
     return found

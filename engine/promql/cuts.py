@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 SHORT_MS = 1_200_000
 # The unit in which a longer window's stretches and their number balance.
 UNIT_MS = 10_000
+# Steps that most axes have divide this.
+EVEN_MS = 60_000
 # Places whose arrays stay in cache together.
 AT_ONCE = 4_096
 
@@ -38,7 +40,14 @@ def stretches(range_ms: int) -> int:
     """Into how many stretches a window's length is cut."""
     if range_ms <= SHORT_MS:
         return 1
-    return int(2 ** round(math.log2(range_ms / UNIT_MS) / 2))
+    balanced = math.sqrt(range_ms / UNIT_MS)
+    units, rest = divmod(range_ms, EVEN_MS)
+    if rest:
+        return round(balanced)
+    # Whole units, so that a step seldom has a cut within.
+    likely = range(max(2, int(balanced / 3)), int(balanced * 3) + 1)
+    even = [parts for parts in likely if not units % parts]
+    return min(even, key=lambda parts: abs(math.log(parts / balanced)), default=round(balanced))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

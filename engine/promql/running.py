@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from engine.promql.places import Folds, at_steps, by_place
 from engine.promql.summation import two_sum
 
 if TYPE_CHECKING:
@@ -92,6 +93,11 @@ def window_sums(block: Block) -> Pair:
 
 def plain_sums(block: Block) -> Float64Array:
     """The sum of each window of values of one sign, [S, T]."""
+    grid = block.bounds.grid
+    if grid is not None:
+        places = by_place(grid.frame, grid.spread(block.values))
+        folds = Folds.of(grid, places, places)
+        return at_steps(grid.frame, folds.before + folds.beyond)
     layout = block.layout
     folded = fold_plainly(layout, layout.spread(block.values), np.add, 0.0)
     found = np.take(folded[1], layout.suffix)
@@ -101,10 +107,14 @@ def plain_sums(block: Block) -> Float64Array:
 
 def window_extremes(block: Block, pick: np.ufunc) -> Float64Array:
     """The extreme of each window, [S, T]; `pick`: np.fmax or np.fmin. NaN if there is no number."""
-    layout = block.layout
-    folded = fold_plainly(layout, layout.spread(block.values, np.nan), pick, np.nan)
-    found = np.take(folded[1], layout.suffix)
-    pick(found, np.take(folded[0], layout.prefix), out=found)
+    grid = block.bounds.grid
+    if grid is not None:
+        found = grid.extremes(block.values, pick)
+    else:
+        layout = block.layout
+        folded = fold_plainly(layout, layout.spread(block.values, np.nan), pick, np.nan)
+        found = np.take(folded[1], layout.suffix)
+        pick(found, np.take(folded[0], layout.prefix), out=found)
     _sign_zeros(block, found)
     return found
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from engine.labels import Labels
     from engine.promql.cuts import Layout
+    from engine.promql.grid import Run
     from engine.promql.natives import NativeRow
     from engine.promql.started import StartedRow
     from engine.series import BoolArray, Float64Array, Int64Array
@@ -101,27 +102,37 @@ class Windows:
 
     def blocks(self, params: tuple[Float64Array, ...] = ()) -> Iterator[tuple[IndexArray, Block]]:
         """Row numbers and the block of them, until every row with a sample has had its turn."""
-        single: list[Samples] = []
         edges = Edges.of(self.end_ms, self.range_ms)
+        even: list[Samples] = []
+        uneven: list[Samples] = []
+        filled: dict[int, tuple[Run, ...]] = {}
         for group in self.groups:
-            if not group.timestamps_ms.size:
+            times = group.timestamps_ms
+            if not times.size:
                 continue
-            if group.rows.size == 1:
-                single.append(group)
+            if group.rows.size > 1:
+                bounds = self.cache.bounds(times, edges)
+                height = self._height(times.size)
+                for start in range(0, group.rows.size, height):
+                    rows = slice(start, start + height)
+                    yield group.rows[rows], Block(bounds, group.values[rows], self.times_ms, params)
                 continue
-            bounds = self.cache.bounds(group.timestamps_ms, edges)
-            height = self._height(group.timestamps_ms.size)
-            for start in range(0, group.rows.size, height):
-                rows = slice(start, start + height)
-                yield group.rows[rows], Block(bounds, group.values[rows], self.times_ms, params)
-        single.sort(key=lambda group: group.timestamps_ms.size)
-        while single:
-            height = self._height(single[-1].timestamps_ms.size)
-            # The longest first; what is much shorter is not filled up but has its turn later.
-            longest = single[-1].timestamps_ms.size
-            batch = [one for one in single[-height:] if 2 * one.timestamps_ms.size >= longest]
-            del single[-len(batch) :]
-            yield _of_rows(batch, edges, self.times_ms, params)
+            runs = None if edges.frame is None else edges.frame.runs(times)
+            if runs is None:
+                uneven.append(group)
+            else:
+                even.append(group)
+                filled[id(group)] = runs
+        for single in (even, uneven):
+            single.sort(key=lambda group: group.timestamps_ms.size)
+            while single:
+                longest = single[-1].timestamps_ms.size
+                height = self._height(longest)
+                # The longest first; what is much shorter is not filled up but has its turn later.
+                batch = [one for one in single[-height:] if 2 * one.timestamps_ms.size >= longest]
+                del single[-len(batch) :]
+                known = tuple(filled[id(one)] for one in batch) if filled and single is even else ()
+                yield _of_rows(batch, edges, known, self.times_ms, params)
 
     def _height(self, samples: int) -> int:
         return max(1, BLOCK_CELLS // max(1, self.times_ms.size, samples))
@@ -130,17 +141,21 @@ class Windows:
 def _of_rows(
     batch: Sequence[Samples],
     edges: Edges,
+    runs: tuple[tuple[Run, ...], ...],
     times_ms: Int64Array,
     params: tuple[Float64Array, ...],
 ) -> tuple[IndexArray, Block]:
-    """A block of series with timestamps of their own, filled up to the longest."""
+    """A block of series with timestamps of their own, filled up to the longest.
+
+    `runs`: how each of them fills slots, if they do.
+    """
     rows = np.concatenate([one.rows for one in batch])
     sizes = np.array([one.timestamps_ms.size for one in batch], dtype=np.intp)
     shape = (len(batch), int(sizes.max()))
     if (sizes == shape[1]).all():
         times = np.concatenate([one.timestamps_ms for one in batch]).reshape(shape)
         values = np.concatenate([one.values[0] for one in batch]).reshape(shape)
-        return rows, Block(edges.bounds(times), values, times_ms, params)
+        return rows, Block(edges.bounds_of_rows(times, None, runs), values, times_ms, params)
     padded_times, padded_values = np.full(shape, NEVER), np.zeros(shape)
     if len(batch) < shape[1]:
         for row, one in enumerate(batch):
@@ -150,7 +165,8 @@ def _of_rows(
         filled = np.arange(shape[1]) < sizes[:, None]
         padded_times[filled] = np.concatenate([one.timestamps_ms for one in batch])
         padded_values[filled] = np.concatenate([one.values[0] for one in batch])
-    return rows, Block(edges.bounds(padded_times, sizes), padded_values, times_ms, params)
+    bounds = edges.bounds_of_rows(padded_times, sizes, runs)
+    return rows, Block(bounds, padded_values, times_ms, params)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,10 +213,16 @@ class Block:
 
     def oldest(self) -> Float64Array:
         """Each window's first value, [S, T]; some value for an empty one."""
+        grid = self.bounds.grid
+        if grid is not None:
+            return grid.oldest(self.values)
         return self.pick(self.values, self.bounds.oldest)
 
     def newest(self) -> Float64Array:
         """Each window's last value, [S, T]; some value for an empty one."""
+        grid = self.bounds.grid
+        if grid is not None:
+            return grid.newest(self.values)
         return self.pick(self.values, self.bounds.newest)
 
     def at(self, index: IndexArray) -> Float64Array:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.labels import Labels
+from engine.promql import grid as grid_module
 from engine.promql import windows as windows_module
 from engine.promql.functions import over_time, rates, trends
 from engine.promql.windows import Kernel, Samples, Windows, fold
@@ -76,10 +77,20 @@ def case(seed: int, kind: str, *, counters: bool = False) -> Case:
                 values[place:] -= values[place] if times.size else 0.0
         series.append((times, values))
     start = 1_700_000_000_000 + int(random.integers(-100_000, 100_000))
+    if random.random() < 0.5:
+        # Cuts at edges of windows, and samples of most steps in the middle of them.
+        start -= start % step
+        series = [(times - times % step + step // 2 - times % 7, v) for times, v in series]
+        series = [(times[new], v[new]) for times, v in series for new in [_new(times)]]
     ends = start + np.arange(int(random.choice([1, 3, 90, 200]))) * step
     if random.random() < 0.2:
         ends = np.sort(random.integers(start, start + 2_000_000, ends.size))
     return Case(tuple(series), ends, range_ms)
+
+
+def _new(times: Int64Array) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Which samples are later than the one before."""
+    return np.diff(times, prepend=0) > 0
 
 
 def _values(random: np.random.Generator, kind: str, count: int) -> Float64Array:
@@ -151,6 +162,44 @@ def test_a_window_has_the_same_bits_alone_and_on_any_axis(name: str, seed: int, 
     half = whole.ends.size // 2
     later, _ = whole.folded(kernel, params, slice(half, None))
     assert np.array_equal(later, values[:, half:], equal_nan=True)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(KINDS))
+def test_slots_give_the_same_bits_as_numbers_of_samples(name: str, seed: int, kind: str) -> None:
+    kernel, params = KERNELS[name]
+    random = np.random.default_rng(seed)
+    count = int(random.integers(100, 400))
+    grid = 1_700_000_000_000 + np.arange(count) * 10_000
+    series = []
+    for share, jitter in ((0.0, 0), (0.03, 0), (0.0, 4_999), (0.03, 4_999), (0.03, 6_000)):
+        times = grid + 5_000 + random.integers(-jitter, jitter + 1, count)
+        edge = np.flatnonzero(random.random(count) < share / 2)
+        gone = np.isin(
+            np.arange(count),
+            np.concatenate([np.arange(e, e + random.integers(1, 60)) for e in [-9, *edge]]),
+        )
+        times, kept = np.unique(times, return_index=True)
+        values = _values(random, kind, count)
+        if name in {"rate", "increase"} and kind != "wild":
+            values = np.cumsum(np.abs(values)) % 3_000
+        for _ in range(1 + int(jitter == 0)):
+            series.append((times[~gone[kept]], values[kept][~gone[kept]]))
+            values = values[::-1].copy()
+    step = int(random.choice([10_000, 20_000, 30_000]))
+    ends = (
+        grid[0] - grid[0] % 60_000 + int(random.integers(-50, 50)) * 60_000 + np.arange(200) * step
+    )
+    range_ms = int(random.choice([60_000, 300_000, 600_000, 1_500_000, 3_600_000]))
+    whole = Case(tuple(series), ends, range_ms)
+    values, present = whole.folded(kernel, params)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grid_module, "FEWEST_STEPS", 10_000)
+        others, too = whole.folded(kernel, params)
+    assert np.array_equal(present, too)
+    assert np.array_equal(values, others, equal_nan=True)
+    assert np.array_equal(np.signbit(values), np.signbit(others))
 
 
 def test_a_block_of_any_height_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
