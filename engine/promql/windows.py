@@ -108,7 +108,7 @@ class Windows:
         filled: dict[int, tuple[Run, ...]] = {}
         for group in self.groups:
             times = group.timestamps_ms
-            if not times.size:
+            if not group.values.size:
                 continue
             if group.rows.size > 1:
                 bounds = self.cache.bounds(times, edges)
