@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from engine.promql.cuts import Cuts, Layout
 from engine.promql.grid import Frame, Grid
+from engine.promql.places import by_place
 
 if TYPE_CHECKING:
     from engine.promql.grid import Run
@@ -145,6 +146,15 @@ class Weights:
     before: Float64Array
     beyond: Float64Array
     both: Float64Array
+    counts: Float64Array
+
+    @classmethod
+    def of(cls, number: Float64Array, counts: Float64Array) -> Weights:
+        """Of windows with so many samples beyond their cuts, and so many in all."""
+        ahead = counts - number
+        both = ahead * number
+        both /= counts
+        return cls(ahead > 0, number, np.maximum(ahead, 1.0), np.maximum(number, 1.0), both, counts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,22 +251,28 @@ class Bounds:
     def reach(self) -> Reach:
         """To a sample's own spacing at most, where the edge is farther than 1.1 of them."""
         # As floats, which hold every time exactly up to 2^53 ms.
-        times = self.timestamps_ms.astype(np.float64)
+        times = np.atleast_2d(self.timestamps_ms).astype(np.float64)
         end = self.edges.end_ms.astype(np.float64)
-        first, last = np.take(times, self.oldest), np.take(times, self.newest)
+        if self.grid is not None:
+            first, last = self.grid.oldest(times), self.grid.newest(times)
+        else:
+            first, last = np.take(times, self.oldest), np.take(times, self.newest)
         sampled = last - first
         sampled /= 1000
         to_start = np.subtract(first, end - self.edges.range_ms, out=first)
         to_start /= 1000
         to_end = np.subtract(end, last, out=last)
         to_end /= 1000
-        spacing = sampled / (self.counts - 1)
-        threshold, half = spacing * 1.1, spacing / 2
-        return Reach(
-            sampled,
-            np.where(to_start >= threshold, half, to_start),
-            np.where(to_end >= threshold, half, to_end),
-        )
+        sampled = np.atleast_2d(sampled)
+        spacing = np.atleast_2d(self.counts - 1)
+        np.divide(sampled, spacing, out=spacing)
+        threshold = spacing * 1.1
+        spacing /= 2
+        to_start, to_end = np.atleast_2d(to_start), np.atleast_2d(to_end)
+        np.copyto(to_start, spacing, where=to_start >= threshold)
+        np.copyto(to_end, spacing, where=to_end >= threshold)
+        shape = self.lo.shape
+        return Reach(sampled.reshape(shape), to_start.reshape(shape), to_end.reshape(shape))
 
     @cached_property
     def pivots(self) -> tuple[IndexArray, IndexArray]:
@@ -274,11 +290,26 @@ class Bounds:
         after = self.newest - first
         after += 1
         after *= self.cuts.prefix > 0
-        number = after.astype(np.float64)
-        ahead = self.counts - number
-        both = ahead * number
-        both /= self.counts
-        return Weights(ahead > 0, number, np.maximum(ahead, 1.0), np.maximum(number, 1.0), both)
+        return Weights.of(after.astype(np.float64), self.counts)
+
+    @cached_property
+    def weights_by_place(self) -> Weights:
+        """The same for samples in slots, as in engine/promql/places.py."""
+        grid = self.grid
+        if grid is None:
+            raise TypeError("these samples are not in slots")
+        frame, upto = grid.frame, grid.upto
+        since = np.repeat(upto[:, : -1 : frame.width], frame.width, axis=1)
+        number = upto[:, 1:] - since
+        number[:, frame.width - 1 :: frame.width] = 0
+        counts = np.zeros(number.shape, dtype=np.intp)
+        np.subtract(
+            upto[:, frame.width :], upto[:, : -frame.width], out=counts[:, frame.width - 1 :]
+        )
+        windows = slice(frame.parts, None)
+        return Weights.of(
+            by_place(frame, number)[..., windows], by_place(frame, counts)[..., windows]
+        )
 
     @cached_property
     def bins(self) -> Bins | None:

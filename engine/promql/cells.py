@@ -93,9 +93,11 @@ def exact_mean(windows: Gathered) -> Float64Array:
 def count(block: Block, flags: BoolArray) -> Float64Array:
     """How many of the flagged samples, [S, N], each window holds: [S, T]."""
     upto = np.cumsum(flags, axis=1, dtype=np.float64)
-    found = block.pick(upto, block.bounds.newest)
-    found -= block.pick(upto - flags, block.bounds.oldest)
-    return found * block.filled
+    found = block.with_values(upto).newest()
+    upto -= flags
+    found -= block.with_values(upto).oldest()
+    found *= block.filled
+    return found
 
 
 def guarded(

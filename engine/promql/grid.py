@@ -156,6 +156,18 @@ class Grid:
                 filled = slot + stop - start
         return forward, backward
 
+    @cached_property
+    def holes(self) -> list[tuple[slice, IndexArray, IndexArray]]:
+        """Rows, and the places and columns of their slots without a sample."""
+        found = []
+        for rows, runs in self._rows(None):
+            filled = np.zeros(self.frame.slots, dtype=np.bool_)
+            for start, stop, slot in runs:
+                filled[slot : slot + stop - start] = True
+            columns, places = np.divmod(np.flatnonzero(~filled), self.frame.short)
+            found.append((rows, places, columns + 1))
+        return found
+
     @property
     def lo(self) -> IndexArray:
         """The number of each window's first sample, [rows, T]."""

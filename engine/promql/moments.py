@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.promql.cells import count, exact_sum, gathered
+from engine.promql.places import Cells, Folds, at_steps, by_place
 from engine.promql.running import fold_plainly
 from engine.promql.summation import is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.promql.bounds import Bounds, IndexArray
+    from engine.promql.bounds import Bounds, IndexArray, Weights
+    from engine.promql.grid import Grid
     from engine.promql.windows import Block
     from engine.series import Float64Array, Int64Array
 
@@ -42,14 +44,6 @@ class Halves:
 
     before: Float64Array
     beyond: Float64Array
-
-
-def halves(block: Block, forward: Float64Array, backward: Float64Array, *, rows: int) -> Halves:
-    """Sums of what is given for each sample, [rows, N], from one pivot and from the other."""
-    layout = block.bounds.layout(rows)
-    spread = layout.spread(forward, 0.0, backward)
-    totals = fold_plainly(layout, spread, np.add, 0.0, both=True)
-    return Halves(np.take(totals[1], layout.suffix), np.take(totals[0], layout.prefix))
 
 
 @dataclass(eq=False)
@@ -75,7 +69,7 @@ class Deviations:
     @cached_property
     def sums(self) -> Halves:
         """Of the differences."""
-        return halves(self.block, self.forward, self.backward, rows=self.values.shape[0])
+        return self.halves(self.forward, self.backward)
 
     @cached_property
     def squares(self) -> Halves:
@@ -85,7 +79,28 @@ class Deviations:
     def products(self, other: Deviations) -> Halves:
         """Of their products with others'."""
         forward, backward = self.forward * other.forward, self.backward * other.backward
-        return halves(self.block, forward, backward, rows=forward.shape[0])
+        return self.halves(forward, backward)
+
+    def halves(self, forward: Float64Array, backward: Float64Array) -> Halves:
+        """Sums of what is given for each sample, from one pivot and from the other."""
+        layout = self.block.bounds.layout(forward.shape[0])
+        spread = layout.spread(forward, 0.0, backward)
+        totals = fold_plainly(layout, spread, np.add, 0.0, both=True)
+        return Halves(np.take(totals[1], layout.suffix), np.take(totals[0], layout.prefix))
+
+    @property
+    def weights(self) -> Weights:
+        """The numbers of samples in each half."""
+        return self.block.bounds.weights
+
+    @property
+    def counts(self) -> Float64Array:
+        """The numbers of samples."""
+        return self.block.bounds.counts
+
+    def at_steps(self, found: Cells) -> Cells:
+        """What has been found for each window, as [S, T]."""
+        return found
 
     @cached_property
     def pivots(self) -> Halves:
@@ -95,7 +110,7 @@ class Deviations:
     @cached_property
     def apart(self) -> Float64Array:
         """How far the mean beyond the cut is from the one before it."""
-        weights = self.block.bounds.weights
+        weights = self.weights
         beyond = self.sums.beyond / weights.beyond
         beyond -= self.sums.before / weights.before
         beyond += self.pivots.beyond - self.pivots.before
@@ -104,10 +119,10 @@ class Deviations:
     @cached_property
     def means(self) -> Float64Array:
         """The mean of each window."""
-        weights, pivots = self.block.bounds.weights, self.pivots
+        weights, pivots = self.weights, self.pivots
         base = np.where(weights.split, pivots.before, pivots.beyond)
         away = self.sums.before + self.sums.beyond + weights.number * (pivots.beyond - base)
-        return base + away / self.block.bounds.counts
+        return base + away / self.counts
 
     def _pick(self, place: np.ndarray[tuple[int, ...], np.dtype[np.intp]]) -> Float64Array:
         if place.ndim == 2:
@@ -115,9 +130,86 @@ class Deviations:
         return np.take(self.values, place, axis=1)
 
 
+@dataclass(eq=False)
+class SlotDeviations(Deviations):
+    """The same for samples in slots. Everything is by place, see engine/promql/places.py."""
+
+    grid: Grid
+
+    @cached_property
+    def _spread(self) -> Float64Array:
+        return by_place(self.grid.frame, self.grid.spread(self.values))
+
+    @cached_property
+    def _pivots(self) -> Halves:
+        """The last and the first sample between two cuts, for each stretch: [S, 1 + stretches]."""
+        edges, parts = self.grid.upto[:, :: self.grid.frame.width], self.grid.frame.parts
+        last = np.maximum(edges[:, 1:] - 1, 0)
+        first = np.minimum(edges[:, :-1], self.values.shape[1] - 1)
+        return Halves(self._columns(last, parts), self._columns(first, parts))
+
+    def _columns(self, numbers: IndexArray, parts: int) -> Float64Array:
+        found = np.zeros((self.values.shape[0], 1 + self.grid.frame.stretches))
+        picked = np.take_along_axis(self.values, numbers, axis=1)
+        found[:, 1:] = np.repeat(picked, parts, axis=1)
+        return found
+
+    @cached_property
+    def forward(self) -> Float64Array:
+        """See `Deviations`. 0 where there is no sample."""
+        return self._away(self._pivots.beyond)
+
+    @cached_property
+    def backward(self) -> Float64Array:
+        """See `Deviations`."""
+        return self._away(self._pivots.before)
+
+    def _away(self, pivots: Float64Array) -> Float64Array:
+        away = self._spread - pivots
+        for rows, places, columns in self.grid.holes:
+            away[:, rows].transpose(0, 2, 1)[places, columns] = 0.0
+        return away
+
+    def halves(self, forward: Float64Array, backward: Float64Array) -> Halves:
+        """See `Deviations`."""
+        found = Folds.of(self.grid, forward, backward)
+        return Halves(found.before, found.beyond)
+
+    @cached_property
+    def pivots(self) -> Halves:
+        """See `Deviations`."""
+        frame, pivots = self.grid.frame, self._pivots
+        shape = (frame.short, *pivots.before[:, frame.parts :].shape)
+        before = np.empty(shape)
+        before[...] = pivots.before[:, : shape[-1]]
+        # A window that ends at its cut has all of its samples before it.
+        before[-1, :, :: frame.parts] = pivots.before[:, frame.parts :: frame.parts]
+        return Halves(before, pivots.beyond[None, :, frame.parts :])
+
+    @property
+    def weights(self) -> Weights:
+        """See `Deviations`."""
+        return self.block.bounds.weights_by_place
+
+    @property
+    def counts(self) -> Float64Array:
+        """See `Deviations`."""
+        return self.weights.counts
+
+    def at_steps(self, found: Cells) -> Cells:
+        """See `Deviations`."""
+        return at_steps(self.grid.frame, found)
+
+
+def deviations(block: Block, values: Float64Array) -> Deviations:
+    """The deviations of values, [1, N] or [S, N], in a block's windows."""
+    grid = block.bounds.grid
+    return Deviations(block, values) if grid is None else SlotDeviations(block, values, grid)
+
+
 def spread_about(one: Deviations, other: Deviations) -> Float64Array:
     """Each window's sum of the products of two deviations from their means."""
-    weights = one.block.bounds.weights
+    weights = one.weights
     products = one.squares if one is other else one.products(other)
     found = products.before - one.sums.before * other.sums.before / weights.before
     found += products.beyond - one.sums.beyond * other.sums.beyond / weights.beyond
@@ -131,10 +223,16 @@ def variances(block: Block) -> Float64Array:
 
 
 def _variances(block: Block) -> Float64Array:
-    values = Deviations(block, block.values)
+    values = deviations(block, block.values)
     squares = spread_about(values, values)
     total = values.squares.before + values.squares.beyond
-    careful = np.flatnonzero((squares < total * CANCELLED) & block.filled)
+    total *= CANCELLED
+    cancelled = squares < total
+    squares = values.at_steps(squares)
+    careful = np.empty(0, dtype=np.intp)
+    if cancelled.any():
+        squares = np.ascontiguousarray(squares)
+        careful = np.flatnonzero(values.at_steps(cancelled) & block.filled)
     for some in gathered(block, careful, 0.0):
         exists = True if some.exists is None else some.exists
         number = np.broadcast_to(block.bounds.counts, block.shape).reshape(-1)[careful[some.cells]]

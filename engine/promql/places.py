@@ -7,16 +7,20 @@ stretches is one operation on arrays. Column 0 stands before the first stretch a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from engine.promql.bounds import IndexArray
     from engine.promql.grid import Frame, Grid
-    from engine.series import Float64Array
+    from engine.series import BoolArray, Float64Array
 
 
-def by_place(frame: Frame, spread: Float64Array) -> Float64Array:
+Cells = TypeVar("Cells", bound="Float64Array | BoolArray")
+
+
+def by_place(frame: Frame, spread: Float64Array | IndexArray) -> Float64Array:
     """What is in slots, [S, slots], as [places, S, 1 + stretches]."""
     rows = spread.shape[0]
     found = np.empty((frame.short, rows, 1 + frame.stretches))
@@ -25,10 +29,10 @@ def by_place(frame: Frame, spread: Float64Array) -> Float64Array:
     return found
 
 
-def at_steps(frame: Frame, found: Float64Array) -> Float64Array:
+def at_steps(frame: Frame, found: Cells) -> Cells:
     """What is known per window, [places, S, …] as in `Folds`, as [S, T]."""
     rows = found.shape[1]
-    slots = np.empty((rows, found.shape[2], frame.short))
+    slots = np.empty((rows, found.shape[2], frame.short), dtype=found.dtype)
     slots[...] = found.transpose(1, 2, 0)
     first = frame.first + frame.short - 1
     return slots.reshape(rows, -1)[:, first : first + frame.steps]

@@ -45,7 +45,8 @@ def _extrapolated(block: Block, *, counter: bool, per_second: bool) -> Folded:
     the time at which it would have been 0. Fewer than two samples give nothing.
     """
     first = block.oldest()
-    result = block.newest() - first
+    result = block.newest()
+    result -= first
     reach = block.bounds.reach
     before = reach.to_start
     if counter:
@@ -151,11 +152,13 @@ def resets(block: Block) -> Folded:
 
 def _count_steps(block: Block, flags: BoolArray) -> Folded:
     """How many of `flags`, [S, N - 1] between neighbours, lie inside each window."""
-    before = np.zeros(block.values.shape)
+    before = np.empty(block.values.shape)
+    before[:, 0] = 0.0
     np.cumsum(flags, axis=1, dtype=np.float64, out=before[:, 1:])
-    return block.pick(before, block.bounds.newest) - block.pick(
-        before, block.bounds.oldest
-    ), block.filled
+    counted = block.with_values(before)
+    found = counted.newest()
+    found -= counted.oldest()
+    return found, block.filled
 
 
 def looks_like_counter(
