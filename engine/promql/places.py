@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.series import BoolArray, Float64Array
 
 
-Cells = TypeVar("Cells", bound="Float64Array | BoolArray")
+Cells = TypeVar("Cells", "Float64Array", "BoolArray")
 
 
 def by_place(frame: Frame, spread: Float64Array | IndexArray) -> Float64Array:
@@ -32,10 +32,10 @@ def by_place(frame: Frame, spread: Float64Array | IndexArray) -> Float64Array:
 def at_steps(frame: Frame, found: Cells) -> Cells:
     """What is known per window, [places, S, …] as in `Folds`, as [S, T]."""
     rows = found.shape[1]
-    slots = np.empty((rows, found.shape[2], frame.short), dtype=found.dtype)
-    slots[...] = found.transpose(1, 2, 0)
+    slots: Cells = np.empty((rows, found.shape[2] * frame.short), dtype=found.dtype)
+    slots.reshape(rows, -1, frame.short)[...] = found.transpose(1, 2, 0)
     first = frame.first + frame.short - 1
-    return slots.reshape(rows, -1)[:, first : first + frame.steps]
+    return slots[:, first : first + frame.steps]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
