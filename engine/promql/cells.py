@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from engine.promql.windows import Block
     from engine.series import BoolArray, Float64Array
 
-# Samples of all windows gathered at once: 1 MiB of float64.
-GATHERED = 2**17
+# Samples of all windows gathered at once: 2 MiB of float64.
+GATHERED = 2**18
 
 
 @dataclass(frozen=True, slots=True, eq=False)

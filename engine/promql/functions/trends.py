@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.promql.errors import EvaluationError
-from engine.promql.moments import lines_at, slopes
+from engine.promql.lines import lines_at, slopes
 
 if TYPE_CHECKING:
     from engine.promql.windows import Block, Folded
