@@ -27,6 +27,8 @@ SHORTEST_RUN = 16
 
 # Samples start … stop - 1 fill the slots from `slot` on.
 Run: TypeAlias = "tuple[int, int, int]"
+# A row's windows, and as many of its samples or one for all of them.
+Piece: TypeAlias = "tuple[int, slice, slice]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,44 +195,66 @@ class Grid:
 
     def oldest(self, values: Float64Array) -> Float64Array:
         """Each window's first value, [S, T]; some value for an empty one."""
-        frame, size = self.frame, values.shape[1]
-        found = np.empty((values.shape[0], frame.steps))
-        for rows, runs in self._rows(values.shape[0]):
-            filled = 0
-            for start, stop, slot in runs:
-                # Where the gap before it ends, and this run.
-                one, other = self._within(filled, slot, 0)
-                found[rows, one:other] = values[rows, start : start + 1]
-                filled = slot + stop - start
-                one, other = self._within(slot, filled, 0)
-                begin = start + one + frame.first - slot
-                found[rows, one:other] = values[rows, begin : begin + other - one]
-            one, other = self._within(filled, frame.slots, 0)
-            found[rows, one:other] = values[rows, size - 1 : size]
-        return found
+        return self._picked(values, self._oldest)
 
     def newest(self, values: Float64Array) -> Float64Array:
         """Each window's last value, [S, T]; some value for an empty one."""
-        frame, shift = self.frame, self.frame.width - 1
-        found = np.empty((values.shape[0], frame.steps))
-        for rows, runs in self._rows(values.shape[0]):
-            filled, last = 0, 0
-            for start, stop, slot in runs:
-                one, other = self._within(filled, slot, shift)
-                found[rows, one:other] = values[rows, last : last + 1]
-                filled, last = slot + stop - start, stop - 1
-                one, other = self._within(slot, filled, shift)
-                begin = start + one + frame.first + shift - slot
-                found[rows, one:other] = values[rows, begin : begin + other - one]
-            one, other = self._within(filled, frame.slots, shift)
-            found[rows, one:other] = values[rows, last : last + 1]
+        return self._picked(values, self._newest)
+
+    def _picked(self, values: Float64Array, pieces: list[Piece]) -> Float64Array:
+        found = np.empty((values.shape[0], self.frame.steps))
+        if self.shared:
+            for _, steps, samples in pieces:
+                found[:, steps] = values[:, samples]
+        else:
+            for row, steps, samples in pieces:
+                found[row, steps] = values[row, samples]
         return found
 
-    def _within(self, start: int, stop: int, shift: int) -> tuple[int, int]:
-        """The windows whose slot number `shift` is one of these."""
+    @cached_property
+    def _oldest(self) -> list[Piece]:
+        """A gap's windows begin with the sample after it; behind the last one there is none."""
+        found: list[Piece] = []
+        for row, runs in enumerate(self.runs):
+            filled, last = 0, 0
+            for start, stop, slot in runs:
+                self._put(found, row, (filled, slot, 0), start)
+                filled, last = slot + stop - start, stop - 1
+                self._put(found, row, (slot, filled, 0), start, run=True)
+            self._put(found, row, (filled, self.frame.slots, 0), last)
+        return found
+
+    @cached_property
+    def _newest(self) -> list[Piece]:
+        """A gap's windows end with the sample before it."""
+        found: list[Piece] = []
+        shift = self.frame.width - 1
+        for row, runs in enumerate(self.runs):
+            filled, last = 0, 0
+            for start, stop, slot in runs:
+                self._put(found, row, (filled, slot, shift), last)
+                filled, last = slot + stop - start, stop - 1
+                self._put(found, row, (slot, filled, shift), start, run=True)
+            self._put(found, row, (filled, self.frame.slots, shift), last)
+        return found
+
+    def _put(
+        self,
+        pieces: list[Piece],
+        row: int,
+        slots: tuple[int, int, int],
+        sample: int,
+        *,
+        run: bool = False,
+    ) -> None:
+        """The windows whose slot of some number is one of these: a run's samples, or all one."""
+        start, stop, shift = slots
         first, steps = self.frame.first + shift, self.frame.steps
-        begin = min(max(start - first, 0), steps)
-        return begin, max(begin, min(stop - first, steps))
+        begin, end = max(start - first, 0), min(stop - first, steps)
+        if begin < end:
+            sample += begin + first - start if run else 0
+            size = end - begin if run else 1
+            pieces.append((row, slice(begin, end), slice(sample, sample + size)))
 
     def _rows(self, count: int | None) -> list[tuple[slice, tuple[Run, ...]]]:
         if self.shared:

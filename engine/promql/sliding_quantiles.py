@@ -11,7 +11,9 @@ from engine.promql.networks import network, run
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
-    from engine.promql.bounds import Bins, IndexArray
+    from collections.abc import Callable
+
+    from engine.promql.bounds import IndexArray
     from engine.promql.cells import Gathered
     from engine.promql.windows import Block
     from engine.series import Float64Array
@@ -112,8 +114,8 @@ def _slid(block: Block, level: float) -> Float64Array | None:
     """By a network; None where windows do not slide evenly enough for one."""
     if block.shape[1] < FEWEST_STEPS:
         return None
-    bins = block.bounds.bins
-    if bins is None or bins.width > LARGEST_WIDTH:
+    slots = _slots(block)
+    if slots is None or slots.width > LARGEST_WIDTH:
         return None
     widths = block.widths
     share = np.bincount(widths.ravel())
@@ -124,10 +126,10 @@ def _slid(block: Block, level: float) -> Float64Array | None:
         return None
     ranks = Ranks(table.lower[widths], table.upper[widths], table.weight[widths])
     lowest, highest = wanted
-    if bins.width > FINE_WIDTH:
+    if slots.width > FINE_WIDTH:
         # A large network takes long to make: one for several ranks serves more blocks.
-        lowest, highest = lowest & ~3, min(highest | 3, bins.width - 1)
-    samples = _found_ranks(block, bins, lowest, highest)
+        lowest, highest = lowest & ~3, min(highest | 3, slots.width - 1)
+    samples = _found_ranks(slots, block.shape, lowest, highest)
     low = _picked(samples, ranks.lower - lowest)
     found = ranks.between(low, _picked(samples, ranks.upper - lowest))
     missing = np.isnan(block.values)
@@ -163,21 +165,58 @@ def _wanted(share: IndexArray, table: Ranks) -> tuple[int, int] | None:
     return (lowest, highest) if 2 * covered > filled else None
 
 
-def _found_ranks(block: Block, bins: Bins, lowest: int, highest: int) -> Float64Array:
+@dataclass(frozen=True, slots=True, eq=False)
+class Slots:
+    """Samples in slots, [S, slots], so that each window is `width` of them: -Inf for NaN.
+
+    `hop`: how many slots a step has. Where there is no sample there is +Inf.
+    """
+
+    hop: int
+    width: int
+    fill: Callable[[int], Float64Array]
+
+
+def _slots(block: Block) -> Slots | None:
+    """The slots of a block; None if windows are no whole number of steps."""
+    values = block.values
+    if np.isnan(values.max()):
+        values = np.where(np.isnan(values), -np.inf, values)
+    grid, bins = block.bounds.grid, block.bounds.bins if block.bounds.grid is None else None
+    if grid is not None:
+        frame = grid.frame
+
+        def filled(size: int) -> Float64Array:
+            """From the first window's first slot on, so many."""
+            found = np.full((values.shape[0], size), np.inf)
+            used = min(size, frame.steps + frame.width - 1)
+            spread = grid.spread(values, np.inf)
+            found[:, :used] = spread[:, frame.first : frame.first + used]
+            return found
+
+        return Slots(1, frame.width, filled)
+    if bins is None:
+        return None
+
+    def placed(size: int) -> Float64Array:
+        rows = values.shape[0]
+        # One more, for samples that are in no window.
+        slots = np.full(rows * size + 1, np.inf)
+        places = bins.slots + (np.arange(rows) * size)[:, None]
+        slots[np.where(bins.inside, places, rows * size)] = values
+        return slots[:-1].reshape(rows, size)
+
+    return Slots(bins.hop, bins.width, placed)
+
+
+def _found_ranks(slots: Slots, shape: tuple[int, int], lowest: int, highest: int) -> Float64Array:
     """What has each of these ranks in each window, +Inf where there is nothing: [ranks, S, T]."""
-    program = network(bins.width, bins.hop, lowest, highest)
-    rows, steps = block.shape
+    program = network(slots.width, slots.hop, lowest, highest)
+    rows, steps = shape
     groups = -(-steps // program.group)
     each = groups + program.beyond
-    # One more, for samples that are in no window.
-    slots = np.full(rows * each * program.inputs + 1, np.inf)
-    values = block.values
-    if np.isnan(values).any():
-        values = np.where(np.isnan(values), -np.inf, values)
-    places = bins.slots + (np.arange(rows) * (each * program.inputs))[:, None]
-    slots[np.where(bins.inside, places, slots.size - 1)] = values
-    shape = (rows, each, program.inputs)
-    samples = np.ascontiguousarray(slots[:-1].reshape(shape).transpose(2, 0, 1))
+    filled = slots.fill(each * program.inputs).reshape(rows, each, program.inputs)
+    samples = np.ascontiguousarray(filled.transpose(2, 0, 1))
     found = run(program, samples.reshape(program.inputs, -1))
     found = found.reshape(-1, program.group, rows, each)[..., :groups]
     ordered = np.ascontiguousarray(found.transpose(0, 2, 3, 1)).reshape(len(found), rows, -1)

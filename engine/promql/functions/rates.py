@@ -83,9 +83,10 @@ def _add_resets(block: Block, result: Float64Array) -> None:
     swallow its increments.
     """
     values = block.values
-    rows, places = np.nonzero(values[:, 1:] < values[:, :-1])
-    if not rows.size:
+    falls = np.flatnonzero(values[:, 1:] < values[:, :-1])
+    if not falls.size:
         return
+    rows, places = np.divmod(falls, values.shape[1] - 1)
     # Windows first … last - 1 of a row are those with the samples before and after the reset.
     first = _first_window(block, block.hi, rows, places + 2)
     last = np.maximum(_first_window(block, block.lo, rows, places + 1), first)
