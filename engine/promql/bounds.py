@@ -268,9 +268,10 @@ class Bounds:
         np.divide(sampled, spacing, out=spacing)
         threshold = spacing * 1.1
         spacing /= 2
-        to_start, to_end = np.atleast_2d(to_start), np.atleast_2d(to_end)
-        np.copyto(to_start, spacing, where=to_start >= threshold)
-        np.copyto(to_end, spacing, where=to_end >= threshold)
+        for edge in (to_start, to_end):
+            # Few windows begin or end in a gap.
+            far = np.flatnonzero(edge >= threshold)
+            edge.reshape(-1)[far] = spacing.reshape(-1)[far]
         shape = self.lo.shape
         return Reach(sampled.reshape(shape), to_start.reshape(shape), to_end.reshape(shape))
 

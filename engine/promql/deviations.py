@@ -96,8 +96,7 @@ class Deviations:
     def apart(self) -> Float64Array:
         """How far the mean beyond the cut is from the one before it."""
         # Pivots first: times are large, and the differences small.
-        apart = self.pivots.beyond - self.pivots.before
-        apart += self.away.beyond
+        apart = (self.pivots.beyond - self.pivots.before) + self.away.beyond
         apart -= self.away.before
         return apart
 

@@ -50,7 +50,7 @@ def _variances(block: Block) -> Float64Array:
 
 def _squares(windows: Gathered) -> Float64Array:
     """The sums of the squares of windows' deviations from their means, in two passes."""
-    away = np.ascontiguousarray(windows.values.T)
+    away = np.ascontiguousarray(windows.values.T, dtype=np.float64)
     away -= away[0].copy()
     number: Float64Array | float = float(away.shape[0])
     gone = None

@@ -64,7 +64,10 @@ class Group:
     def samples(self) -> Samples:
         """Values side by side, staleness markers included."""
         columns = self.columns
-        values = np.stack(columns) if isinstance(columns, list) else columns
+        if not isinstance(columns, list):
+            values = columns
+        else:
+            values = columns[0][None] if len(columns) == 1 else np.stack(columns)
         return Samples(self.rows, self.timestamps_ms, values)
 
 
