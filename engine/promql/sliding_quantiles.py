@@ -50,6 +50,10 @@ class Ranks:
         upper = np.minimum(lower + 1, np.maximum(counts - 1, 0.0).astype(np.intp))
         return cls(lower, upper, position - floor)
 
+    def at(self, places: IndexArray) -> Ranks:
+        """Some of them."""
+        return Ranks(self.lower[places], self.upper[places], self.weight[places])
+
     def between(self, low: Float64Array, high: Float64Array) -> Float64Array:
         """The quantiles, of the samples with these ranks. A zero has no sign."""
         found = low * (1 - self.weight)
@@ -124,22 +128,30 @@ def _slid(block: Block, level: float) -> Float64Array | None:
     wanted = _wanted(share, table)
     if wanted is None:
         return None
-    ranks = Ranks(table.lower[widths], table.upper[widths], table.weight[widths])
     lowest, highest = wanted
     if slots.width > FINE_WIDTH:
         # A large network takes long to make: one for several ranks serves more blocks.
         lowest, highest = lowest & ~3, min(highest | 3, slots.width - 1)
     samples = _found_ranks(slots, block.shape, lowest, highest)
-    low = _picked(samples, ranks.lower - lowest)
-    found = ranks.between(low, _picked(samples, ranks.upper - lowest))
+    # Most windows hold the same number of samples.
+    usual = 1 + int(np.argmax(share[1:]))
+    ranks = table.at(np.array([usual]))
+    found = ranks.between(samples[ranks.lower[0] - lowest], samples[ranks.upper[0] - lowest])
+    odd = np.flatnonzero(block.where(widths != usual) & block.filled)
+    rows, columns = np.divmod(odd, block.shape[1])
+    ranks = table.at(widths[columns] if block.bounds.shared else widths.reshape(-1)[odd])
+    low, high = ranks.lower - lowest, ranks.upper - lowest
+    np.clip(low, 0, samples.shape[0] - 1, out=low)
+    np.clip(high, 0, samples.shape[0] - 1, out=high)
+    flat = found.reshape(-1)
+    flat[odd] = ranks.between(samples[low, rows, columns], samples[high, rows, columns])
     missing = np.isnan(block.values)
     if missing.any():
-        found[count(block, missing) > ranks.lower] = np.nan
-    uncovered = (ranks.lower < lowest) | (ranks.upper > highest)
-    if uncovered.any():
-        cells = np.flatnonzero(block.where(uncovered) & block.filled)
-        rest = for_each(block, cells, _sorted(np.full(block.shape[1], level)), np.inf)
-        found.reshape(-1)[cells] = rest
+        found[count(block, missing) > table.lower[widths]] = np.nan
+    cells = odd[(ranks.lower < lowest) | (ranks.upper > highest)]
+    if cells.size:
+        phi = np.full(block.shape[1], level)
+        flat[cells] = for_each(block, cells, _sorted(phi), np.inf)
     return found
 
 
@@ -221,15 +233,3 @@ def _found_ranks(slots: Slots, shape: tuple[int, int], lowest: int, highest: int
     found = found.reshape(-1, program.group, rows, each)[..., :groups]
     ordered = np.ascontiguousarray(found.transpose(0, 2, 3, 1)).reshape(len(found), rows, -1)
     return ordered[:, :, :steps]
-
-
-def _picked(samples: Float64Array, which: IndexArray) -> Float64Array:
-    """One of the ranks, [ranks, S, T], for each window, [T] or [S, T]; out of range some."""
-    least, most = int(which.min()), int(which.max())
-    same = least == most and 0 <= least < samples.shape[0]
-    found: Float64Array = samples[least if same else 0]
-    if same:
-        return found
-    for number in range(1, samples.shape[0]):
-        found = np.where(which == number, samples[number], found)
-    return found
