@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from engine.promql.bounds import Edges, IndexArray
     from engine.series import Float64Array, Int64Array
 
-# Fewer steps are not worth it, nor are runs shorter than this.
-FEWEST_STEPS = 64
+# On a shorter axis, what a series costs in Python is more than what its slots save.
+FEWEST_STEPS = 512
+# Runs shorter than this on average are not worth it either.
 SHORTEST_RUN = 16
 
 # Samples start … stop - 1 fill the slots from `slot` on.

@@ -20,9 +20,16 @@ from engine.promql.functions import over_time, rates, trends
 from engine.promql.windows import Kernel, Samples, Windows, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from engine.series import Float64Array, Int64Array
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _slots_on_short_axes() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grid_module, "FEWEST_STEPS", 64)
+        yield
 
 
 @dataclass(frozen=True)
