@@ -23,7 +23,6 @@ from engine.promql.annotations import Annotations
 from engine.promql.errors import TOO_MANY_SAMPLES, EvaluationError
 from engine.promql.forks import computed
 from engine.promql.frame import Frame
-from engine.promql.functions.shapes import unwrapped
 from engine.promql.functions.table import ROW_WISE
 from engine.promql.naming import unnamed
 from engine.promql.subquery import steps_of
@@ -39,7 +38,7 @@ from rules.promql.ast import (
     VectorSelector,
 )
 from rules.promql.types import type_of
-from rules.promql.walk import selectors
+from rules.promql.walk import selectors, unwrapped
 from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from engine.promql.context import Context, Options, Partial
 from engine.promql.errors import EvaluationError, NeedsNativeHistograms
 from engine.promql.frame import Frame
 from engine.promql.functions.extended import smoothed_instant
-from engine.promql.functions.shapes import unwrapped, windows_of
+from engine.promql.functions.shapes import windows_of
 from engine.promql.functions.table import IMPLEMENTATIONS
 from engine.promql.naming import finish, unnamed
 from engine.promql.natives import refuse
@@ -43,6 +43,7 @@ from rules.promql.ast import (
     VectorSelector,
 )
 from rules.promql.duration_expressions import DurationExpressionError, resolve
+from rules.promql.walk import unwrapped
 from rules.slotted import replace
 
 if TYPE_CHECKING:

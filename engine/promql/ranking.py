@@ -11,10 +11,10 @@ from engine.promql import ties
 from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
 from engine.promql.functions.relabel import is_label_name
-from engine.promql.functions.shapes import unwrapped
 from engine.promql.grouping import Groups, grouped_labels, order_of
 from engine.promql.natives import for_aggregator, refuse
 from engine.promql.numbers import format_general, format_plain
+from rules.promql.walk import unwrapped
 
 if TYPE_CHECKING:
     from engine.labels import Labels

@@ -23,7 +23,8 @@ from engine.rulegroup.state import RuleState
 from engine.ruletest.storage import ScenarioStorage
 from engine.series import stale_mask
 from rules.groups import place
-from rules.promql.ast import Paren, VectorSelector
+from rules.promql.ast import VectorSelector
+from rules.promql.walk import unwrapped
 from rules.slotted import dataclass, field
 from rules.source import Span
 
@@ -111,8 +112,7 @@ class Simulation:
 
         For native histograms, which the evaluator hands on but does not give back.
         """
-        while isinstance(expr, Paren):
-            expr = expr.expr
+        expr = unwrapped(expr)
         plain = isinstance(expr, VectorSelector) and expr.at is None and expr.modifier is None
         if not isinstance(expr, VectorSelector) or not plain:
             return None

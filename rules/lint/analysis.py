@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from rules.lint.bounds import bounds
 from rules.lint.label_flow import flow
-from rules.lint.presence import ABSENCE, Known, Presence, presence
-from rules.promql.ast import Call, VectorSelector, children
+from rules.lint.presence import Known, Presence, inside_absent, presence
+from rules.promql.ast import VectorSelector
 from rules.promql.walk import walk
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Analysis:
         self._bounds: dict[int, Interval] = {}
         self._presence: dict[int, Presence] = {}
         known = Known(self.presence, self.bounds, self.flow, sample_interval_ms)
-        hidden = _inside_absent(expr)
+        hidden = inside_absent(expr)
         # A parent comes before its children: backwards, every child is known first.
         for node in reversed(list(walk(expr))):
             own = id(node)
@@ -63,11 +63,3 @@ class Analysis:
     def presence(self, node: Expr) -> Presence:
         """How elements of a node come and go."""
         return self._presence[id(node)]
-
-
-def _inside_absent(expr: Expr) -> set[int]:
-    hidden: set[int] = set()
-    for node in walk(expr):
-        if id(node) in hidden or (isinstance(node, Call) and node.func in ABSENCE):
-            hidden.update(id(child) for child in children(node))
-    return hidden

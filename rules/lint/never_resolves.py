@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING
 
 from rules.lint.presence import Presence
 from rules.model import AlertingRule
-from rules.promql.ast import Aggregate, Binary, NumberLiteral, Paren, VectorSelector
+from rules.promql.ast import Aggregate, Binary, NumberLiteral, VectorSelector
 from rules.promql.tokens import COMPARISONS
-from rules.promql.walk import walk
+from rules.promql.walk import unwrapped, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +88,7 @@ def _alternatives(expr: Expr) -> Iterator[Expr]:
     """What any of `a or b` may bring."""
     pending = [expr]
     while pending:
-        node = _unwrapped(pending.pop())
+        node = unwrapped(pending.pop())
         if isinstance(node, Binary) and node.op == "or":
             pending += [node.rhs, node.lhs]
         else:
@@ -104,15 +104,9 @@ def _passed_counter(node: Expr) -> str | None:
     large, small = sides.get(node.op, (None, None))
     if large is None or not isinstance(small, NumberLiteral):
         return None
-    large = _unwrapped(large)
+    large = unwrapped(large)
     while isinstance(large, Aggregate) and large.op in _KEEPS_RISING:
-        large = _unwrapped(large.expr)
+        large = unwrapped(large.expr)
     if not isinstance(large, VectorSelector) or not (large.name or "").endswith("_total"):
         return None
     return large.name
-
-
-def _unwrapped(expr: Expr) -> Expr:
-    while isinstance(expr, Paren):
-        expr = expr.expr
-    return expr

@@ -29,19 +29,17 @@ from typing import TYPE_CHECKING
 
 from rules.fields import nearest
 from rules.lint.label_flow import NAME
-from rules.lint.presence import ABSENCE
-from rules.promql.ast import Call, VectorSelector, children
+from rules.lint.presence import WRITTEN_BY_ALERTS, inside_absent
 from rules.promql.walk import selectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rules.lint.subject import Data, Subject
-    from rules.promql.ast import Expr, Matcher
+    from rules.promql.ast import Matcher
     from rules.source import Problem
 
 CODE = "no-data"
-_WRITTEN_BY_ALERTS = frozenset({"ALERTS", "ALERTS_FOR_STATE"})
 
 
 def check(subject: Subject) -> Iterator[Problem]:
@@ -49,8 +47,12 @@ def check(subject: Subject) -> Iterator[Problem]:
     data = subject.settings.data
     if data is None:
         return
-    for selector in _asked(subject.rule.expression.tree):
-        if selector.name in subject.recorded or selector.name in _WRITTEN_BY_ALERTS:
+    tree = subject.rule.expression.tree
+    hidden = inside_absent(tree)
+    for selector in selectors(tree):
+        if id(selector) in hidden:
+            continue
+        if selector.name in subject.recorded or selector.name in WRITTEN_BY_ALERTS:
             continue
         if data.matches(selector.matchers):
             continue
@@ -71,28 +73,6 @@ def check(subject: Subject) -> Iterator[Problem]:
             shown = f'{guilty.label}{guilty.op}"{guilty.value}"'
             message = f"no series of this metric in the data satisfies {shown}"
             yield subject.in_expression(CODE, guilty.span, message)
-
-
-def _asked(expr: Expr) -> Iterator[VectorSelector]:
-    """Selectors that are hoped to find something."""
-    hidden: set[int] = set()
-    for node in selectors(expr):
-        if not hidden:
-            hidden = _inside_absent(expr) or {0}
-        if id(node) not in hidden:
-            yield node
-
-
-def _inside_absent(expr: Expr) -> set[int]:
-    found: set[int] = set()
-    pending: list[tuple[Expr, bool]] = [(expr, False)]
-    while pending:
-        node, inside = pending.pop()
-        if inside:
-            found.add(id(node))
-        inside = inside or (isinstance(node, Call) and node.func in ABSENCE)
-        pending += [(child, inside) for child in children(node)]
-    return found
 
 
 def _guilty(data: Data, matchers: Sequence[Matcher]) -> Matcher | None:

@@ -21,11 +21,13 @@ from rules.promql.ast import (
     ValueType,
     VectorMatching,
     VectorSelector,
+    children,
 )
 from rules.promql.printer import format as format_expression
 from rules.promql.regex import compile_matcher
 from rules.promql.tokens import COMPARISONS, SET_OPERATORS
 from rules.promql.types import type_of
+from rules.promql.walk import unwrapped, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +44,7 @@ _NEED_TWO: Final = frozenset({
     "predict_linear", "rate",
 })  # fmt: skip
 # Series that come and go with what they tell.
-_EVENTS: Final = frozenset({"ALERTS", "ALERTS_FOR_STATE"})
+WRITTEN_BY_ALERTS: Final = frozenset({"ALERTS", "ALERTS_FOR_STATE"})
 _ALL_LABELS: Final = VectorMatching("one-to-one", on=False, labels=())
 
 
@@ -84,7 +86,7 @@ def presence(node: Expr, known: Known) -> Verdict:
             reason = _contradiction(node)
             if reason is not None:
                 return Presence.NEVER, reason
-            comes = node.name in _EVENTS
+            comes = node.name in WRITTEN_BY_ALERTS
             return Presence.SOMETIMES if comes else Presence.WHILE_SERIES_EXIST, None
         case MatrixSelector(selector=selector):
             return known.presence(selector), None
@@ -98,6 +100,16 @@ def presence(node: Expr, known: Known) -> Verdict:
             return _binary(node, known)
         case _:
             return Presence.ALWAYS, None
+
+
+def inside_absent(expr: Expr) -> set[int]:
+    """The ids of all nodes of a tree that stand inside `absent`."""
+    inside: set[int] = set()
+    # A parent comes before its children.
+    for node in walk(expr):
+        if id(node) in inside or (isinstance(node, Call) and node.func in ABSENCE):
+            inside.update(map(id, children(node)))
+    return inside
 
 
 def _contradiction(selector: VectorSelector) -> Reason | None:
@@ -280,9 +292,7 @@ def _comparison(node: Binary, known: Known, inner: Presence) -> Verdict:
 
 
 def _counting_hint(node: Binary) -> str:
-    inner = node.lhs
-    while isinstance(inner, Paren):
-        inner = inner.expr
+    inner = unwrapped(node.lhs)
     if isinstance(inner, Aggregate) and inner.op == "count":
         return "count() of nothing is nothing, not 0: ask absent(...) instead"
     return ""

@@ -31,14 +31,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rules.promql.ast import Aggregate, Call, MatrixSelector, Paren, Subquery
-from rules.promql.walk import calls, walk
+from rules.promql.ast import Aggregate, Call, MatrixSelector, Subquery
+from rules.promql.walk import calls, unwrapped, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rules.lint.subject import Subject
-    from rules.promql.ast import Expr
     from rules.source import Problem
 
 CODE = "rate-over-gauge"
@@ -52,7 +51,7 @@ def check(subject: Subject) -> Iterator[Problem]:
     for call in calls(subject.rule.expression.tree):
         if call.func not in _FOR_COUNTERS:
             continue
-        read = _unwrapped(call.args[0])
+        read = unwrapped(call.args[0])
         if isinstance(read, MatrixSelector):
             yield from _of_selector(subject, call, read)
         elif isinstance(read, Subquery):
@@ -72,16 +71,10 @@ def _of_selector(subject: Subject, call: Call, read: MatrixSelector) -> Iterator
 
 def _of_subquery(subject: Subject, call: Call, read: Subquery) -> Iterator[Problem]:
     aggregate = next((node for node in walk(read.expr) if isinstance(node, Aggregate)), None)
-    if aggregate is not None and _unwrapped(read.expr) is aggregate:
+    if aggregate is not None and unwrapped(read.expr) is aggregate:
         yield subject.in_expression(
             CODE,
             aggregate.span,
             f"{call.func} of {aggregate.op}(): the reset of one counter looks like a reset of all",
             f"the other way round: {aggregate.op}({call.func}(...[5m]))",
         )
-
-
-def _unwrapped(expr: Expr) -> Expr:
-    while isinstance(expr, Paren):
-        expr = expr.expr
-    return expr

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rules.promql.ast import Aggregate, Call, Expr, MatrixSelector, VectorSelector, children
+from rules.promql.ast import Aggregate, Call, Expr, Paren, VectorSelector, children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+def unwrapped(expr: Expr) -> Expr:
+    """The expression inside any parentheses."""
+    while isinstance(expr, Paren):
+        expr = expr.expr
+    return expr
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -22,11 +29,6 @@ def walk(expr: Expr) -> Iterator[Expr]:
 def selectors(expr: Expr) -> Iterator[VectorSelector]:
     """Every selector, those inside range selectors included, in source order."""
     return (node for node in walk(expr) if isinstance(node, VectorSelector))
-
-
-def matrix_selectors(expr: Expr) -> Iterator[MatrixSelector]:
-    """Every range selector, in source order."""
-    return (node for node in walk(expr) if isinstance(node, MatrixSelector))
 
 
 def calls(expr: Expr) -> Iterator[Call]:

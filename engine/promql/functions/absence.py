@@ -10,9 +10,10 @@ from engine.labels import METRIC_NAME, Labels
 from engine.promql.frame import Frame
 from engine.promql.functions.native_windows import settle
 from engine.promql.functions.over_time import present_over_time
-from engine.promql.functions.shapes import unwrapped, windows_of
+from engine.promql.functions.shapes import windows_of
 from engine.promql.windows import fold
 from rules.promql.ast import Call, Expr, MatrixSelector, VectorSelector
+from rules.promql.walk import unwrapped
 
 if TYPE_CHECKING:
     from engine.promql.context import Context, Partial

@@ -9,9 +9,9 @@ import numpy as np
 from engine.labels import Labels
 from engine.promql import selection
 from engine.promql.frame import Frame
-from engine.promql.functions.shapes import unwrapped
 from engine.promql.value import Scalar
 from rules.promql.ast import VectorSelector
+from rules.promql.walk import unwrapped
 from rules.slotted import replace
 
 if TYPE_CHECKING:

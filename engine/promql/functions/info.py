@@ -15,8 +15,8 @@ from engine.matching import Selection
 from engine.promql import selection
 from engine.promql.errors import EvaluationError
 from engine.promql.frame import Frame
-from engine.promql.functions.shapes import unwrapped
 from rules.promql.ast import Matcher, VectorSelector
+from rules.promql.walk import unwrapped
 from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:

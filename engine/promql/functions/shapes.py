@@ -16,7 +16,8 @@ from engine.promql.functions.extended import over_extended
 from engine.promql.functions.native_windows import settle
 from engine.promql.natives import refuse
 from engine.promql.windows import Kernel, Windows, fold
-from rules.promql.ast import Call, Expr, MatrixSelector, Paren, Subquery
+from rules.promql.ast import Call, Expr, MatrixSelector, Subquery
+from rules.promql.walk import unwrapped
 from rules.slotted import replace
 
 if TYPE_CHECKING:
@@ -27,13 +28,6 @@ if TYPE_CHECKING:
 
 Implementation: TypeAlias = "Callable[[Context, Call], Partial]"
 Elementwise: TypeAlias = "Callable[..., Float64Array]"
-
-
-def unwrapped(expr: Expr) -> Expr:
-    """The expression inside any parentheses."""
-    while isinstance(expr, Paren):
-        expr = expr.expr
-    return expr
 
 
 def windows_of(context: Context, expr: Expr) -> Windows:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rules.source import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from engine.ruletest.verdict import (
         Failure,
@@ -23,17 +23,6 @@ ABSENT = "(none)"
 def render_suite(verdict: SuiteVerdict) -> str:
     """Everything about one file, its summary last."""
     return "\n".join(map(_harmless, _lines(verdict)))
-
-
-def render_summary(verdicts: Iterable[SuiteVerdict]) -> str:
-    """One line about all files."""
-    verdicts = list(verdicts)
-    counts = (
-        f"{sum(one.status == status for one in verdicts)} {word}"
-        for status, word in (("passed", "passed"), ("failed", "failed"), ("error", "could not run"))
-        if status == "passed" or any(one.status == status for one in verdicts)
-    )
-    return f"{_count(len(verdicts), 'file')}: {', '.join(counts)}"
 
 
 def render_failure(failure: Failure, scenario: str = "") -> str:

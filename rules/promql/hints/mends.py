@@ -21,6 +21,7 @@ from rules.promql.ast import (
 )
 from rules.promql.functions import FUNCTIONS, Signature
 from rules.promql.tokens import shorten
+from rules.promql.walk import unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,9 +136,7 @@ def call_argument(node: Call, index: int, wanted: ValueType, text: str) -> str:
 
 
 def _range(func: str, arg: Expr, others: list[str], index: int, text: str) -> str:
-    inner = arg
-    while isinstance(inner, Paren):
-        inner = inner.expr
+    inner = unwrapped(arg)
     if isinstance(inner, VectorSelector):
         others[index] = _with_range(inner, text)
         return f"add a range: {func}({', '.join(others)})"
@@ -252,9 +251,7 @@ def computable(side: Expr, kind: ValueType, text: str, node: Binary | None = Non
     """How to make a range or string usable with an operator."""
     written = shown(side, text)
     if kind is ValueType.MATRIX:
-        inner = side
-        while isinstance(inner, Paren):
-            inner = inner.expr
+        inner = unwrapped(side)
         hint = f"reduce the range first, as in rate({written}) or max_over_time({written})"
         if isinstance(inner, MatrixSelector):
             hint += f"; or drop it: {shown(inner.selector, text)}"
