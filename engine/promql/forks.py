@@ -4,8 +4,9 @@ Threads do not serve: numpy gives up the interpreter's lock for a few microsecon
 two threads that pass it to and fro take longer than one alone. A fork sees all the data as it is,
 without a copy, costs about 10 ms, and sends back what it computed through a pipe.
 
-Whatever goes wrong in a fork, an error of the item or the end of the process, the item is computed
-here instead: then it either succeeds or raises as it would have alone.
+Whatever goes wrong with a fork, be it that there is no room for one, an error of the item or the
+end of the process, the item is computed here instead: then it either succeeds or raises as it would
+have alone.
 """
 
 from __future__ import annotations
@@ -45,19 +46,23 @@ def computed(compute: Callable[[int], Item], owners: Sequence[int]) -> Generator
     Process 0 is this one, the others are forks; each computes its own items in order. Items have to
     be picklable. Raises as the first item that raises does.
     """
-    own = deque(index for index, owner in enumerate(owners) if not owner)
     ahead: dict[int, Item] = {}
     with ExitStack() as stack:
         forks: dict[int, _Fork[Item]] = {}
         for owner in sorted(set(owners) - {0}):
             indices = [index for index, one in enumerate(owners) if one == owner]
-            forks[owner] = stack.enter_context(_Fork(compute, indices))
+            try:
+                forks[owner] = stack.enter_context(_Fork(compute, indices))
+            except (OSError, RuntimeError) as error:
+                LOG.debug("no room for another process or thread: %s", error)
+        own = deque(index for index, owner in enumerate(owners) if owner not in forks)
         for index, owner in enumerate(owners):
-            if owner:
-                while own and not forks[owner].is_ready:
+            fork = forks.get(owner)
+            if fork is not None:
+                while own and not fork.is_ready:
                     if not _compute_ahead(compute, own, ahead):
                         break
-                item = forks[owner].next()
+                item = fork.next()
                 yield compute(index) if item is None else item.value
                 continue
             if index not in ahead:
@@ -87,19 +92,18 @@ class _Fork(Generic[Item]):
     """A forked process. A thread takes its items off the pipe, so that it never has to wait."""
 
     def __init__(self, compute: Callable[[int], Item], indices: Sequence[int]) -> None:
-        reading, writing = os.pipe()
-        with warnings.catch_warnings():
-            # Python warns of locks that other threads may hold: a fork computes, and takes none.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self._process = os.fork()
-        if not self._process:
-            os.close(reading)
-            _serve(compute, indices, writing)
-        os.close(writing)
+        """Raises OSError where there can be no process, RuntimeError where no thread."""
         self._items: SimpleQueue[_Computed[Item] | None] = SimpleQueue()
         self._is_over = False
         self._is_left = Event()
-        Thread(target=self._receive, args=(reading, len(indices)), daemon=True).start()
+        reading, self._process = _forked(compute, indices)
+        try:
+            Thread(target=self._receive, args=(reading, len(indices)), daemon=True).start()
+        except RuntimeError:
+            os.close(reading)
+            os.kill(self._process, signal.SIGKILL)
+            os.waitpid(self._process, 0)
+            raise
 
     def __enter__(self) -> _Fork[Item]:
         return self
@@ -123,15 +127,34 @@ class _Fork(Generic[Item]):
             with os.fdopen(reading, "rb", buffering=0) as pipe:
                 for _ in range(count):
                     self._items.put(_received(pipe))
-        except (OSError, EOFError, pickle.UnpicklingError) as error:
-            LOG.debug("a forked process is gone: %s", error)
+        except Exception as error:  # noqa: BLE001 - gone, or too large: it is computed here
+            LOG.debug("nothing more from a forked process: %s", error)
+        finally:
             self._is_over = True
             # Someone may be waiting for it.
             self._items.put(None)
-        finally:
             # The kernel takes a while to take so large a process apart; only this waits for that.
             self._is_left.wait()
             os.waitpid(self._process, 0)
+
+
+def _forked(compute: Callable[[int], Item], indices: Sequence[int]) -> tuple[int, int]:
+    """A process that computes these items: the end of the pipe to read them from, its number."""
+    reading, writing = os.pipe()
+    try:
+        with warnings.catch_warnings():
+            # Python warns of locks that other threads may hold: a fork computes, and takes none.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
+    if not process:
+        os.close(reading)
+        _serve(compute, indices, writing)
+    os.close(writing)
+    return reading, process
 
 
 def _serve(compute: Callable[[int], Item], indices: Sequence[int], writing: int) -> None:

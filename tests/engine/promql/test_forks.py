@@ -18,6 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def _unreadable() -> None:
+    raise MemoryError
+
+
+class Unreadable:
+    """Can be sent and not be read."""
+
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        return _unreadable, ()
+
+    def __str__(self) -> str:
+        return "here"
+
+
 def children() -> set[str]:
     found: set[str] = set()
     for task in Path("/proc/self/task").iterdir():
@@ -79,6 +93,27 @@ def test_what_cannot_be_sent_is_computed_here() -> None:
         return lambda: index
 
     assert [found() for found in computed(one, [0, 1])] == [0, 1]
+
+
+def test_what_there_is_no_process_or_thread_for_is_computed_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: object) -> None:
+        raise refusal
+
+    refusal: Exception = BlockingIOError("Resource temporarily unavailable")
+    before = children()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fork", refused)
+        assert list(computed(lambda index: index, [0, 1, 2, 0])) == [0, 1, 2, 3]
+    refusal = RuntimeError("can't start new thread")
+    monkeypatch.setattr("engine.promql.forks.Thread.start", refused)
+    assert list(computed(lambda index: index, [0, 1, 2, 0])) == [0, 1, 2, 3]
+    assert not children() - before
+
+
+def test_what_cannot_be_taken_in_is_computed_here() -> None:
+    assert [str(one) for one in computed(lambda _: Unreadable(), [0, 1, 1])] == ["here"] * 3
 
 
 def test_forks_end_with_what_was_asked_of_them() -> None:
