@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from engine.promql.context import Context
     from engine.promql.rows import Rows
+    from engine.series import BoolArray
     from rules.promql.ast import Aggregate, MatrixSelector, VectorSelector
 
 # Shorter stretches cost more in forks than they save.
@@ -81,13 +82,21 @@ def _joined(frames: list[Frame]) -> Frame:
     rows = {key: row for row, key in enumerate(sorted(keys))}
     shape = (len(rows), sum(frame.steps for frame in frames))
     values, present = np.zeros(shape), np.zeros(shape, dtype=np.bool_)
+    histograms: BoolArray | None = None
     start = 0
     for frame in frames:
         at = [rows[key] for key in zip(frame.drops, frame.labels, strict=True)]
         stop = start + frame.steps
         values[at, start:stop] = frame.values
         present[at, start:stop] = frame.present
+        if frame.histograms is not None:
+            histograms = np.zeros(shape, dtype=np.bool_) if histograms is None else histograms
+            histograms[at, start:stop] = frame.histograms
         start = stop
     return Frame(
-        tuple(labels for _, labels in rows), values, present, tuple(drop for drop, _ in rows)
+        tuple(labels for _, labels in rows),
+        values,
+        present,
+        tuple(drop for drop, _ in rows),
+        histograms=histograms,
     )

@@ -37,6 +37,10 @@ def data() -> MemoryDataset:
         values[random.random(times.size) < 0.05] = np.nan
         labels = Labels.of(__name__="x_total", task_id=f"t{number % 7}", rank=f"{number:02}")
         found.append(Series(labels, times, values))
+    times = np.arange(0, 700_001, 10_000, dtype=np.int64)
+    # Floats at first, native histograms in the end.
+    texts = np.array([None] * 40 + ["{{count:1 sum:1 buckets:[1]}}"] * 31, dtype=np.object_)
+    found.append(Series(Labels.of(__name__="latency"), times, np.ones(times.size), texts))
     return MemoryDataset(tuple(sorted(found, key=lambda one: one.labels)))
 
 
@@ -64,6 +68,8 @@ def bits(result: Result) -> dict[Labels, bytes]:
         "sum by (task_id) (x_total @ end())",
         "sum(x_total > scalar(count(x_total)))",
         "sum by (__name__) (x_total)",
+        "count(limit_ratio(1, latency))",
+        "max(latency)",
     ],
 )
 def test_the_axis_may_be_shared_out(expr: str, data: MemoryDataset) -> None:
@@ -89,10 +95,11 @@ def test_it_is_where_that_pays(data: MemoryDataset, monkeypatch: pytest.MonkeyPa
     assert counts == [2]
 
 
-def test_an_error_is_the_same(data: MemoryDataset) -> None:
+@pytest.mark.parametrize("expr", ["topk(NaN, x_total)", "limitk(1, latency)", "sum(latency)"])
+def test_an_error_is_the_same(expr: str, data: MemoryDataset) -> None:
     said = set()
     for options in (ALONE, TOGETHER):
         with pytest.raises(EvaluationError) as caught:
-            evaluate(parse("topk(NaN, x_total)"), AXIS, data, options)
+            evaluate(parse(expr), AXIS, data, options)
         said.add((str(caught.value), caught.value.span))
     assert len(said) == 1
