@@ -25,10 +25,6 @@ class Span(NamedTuple):
     start: int
     end: int
 
-    def shift(self, offset: int) -> Span:
-        """The same span in a text that has `offset` more characters in front."""
-        return Span(self.start + offset, self.end + offset)
-
     def to(self, other: Span) -> Span:
         """The smallest span that covers both."""
         start, end = self

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class SharedTimes:
-    """Arrays of times that follow from others, the same object each time, and windows' bounds.
-
-    Safe to use from several threads: at worst two of them work the same thing out.
-    """
+    """Arrays of times that follow from others, the same object each time, and windows' bounds."""
 
     bounds: BoundsCache = field(default_factory=BoundsCache)
     # The arrays that a key stands for are held, so that no identity is used twice.
@@ -32,7 +29,7 @@ class SharedTimes:
         found = self._held.get(key)
         if found is None:
             from_ms = times_ms if fixed_ms is None else np.full(times_ms.size, fixed_ms, np.int64)
-            found = self._held.setdefault(key, (times_ms, from_ms - offset_ms))
+            found = self._held[key] = (times_ms, from_ms - offset_ms)
         return found[1]
 
     def multiples(self, first_ms: int, last_ms: int, step_ms: int) -> Int64Array:
@@ -41,5 +38,5 @@ class SharedTimes:
         found = self._held.get(key)
         if found is None:
             steps = np.arange(first_ms, last_ms + 1, step_ms, dtype=np.int64)
-            found = self._held.setdefault(key, (steps, steps))
+            found = self._held[key] = (steps, steps)
         return found[1]

@@ -70,15 +70,11 @@ def window_quantiles(block: Block, phi: Float64Array) -> Float64Array:
     if found is None:
         cells = np.flatnonzero(block.filled)
         found = np.zeros(block.shape)
-        found.reshape(-1)[cells] = for_each(block, cells, _sorted(phi), np.inf)
+        found.reshape(-1)[cells] = for_each(block, cells, Sorting(phi), np.inf)
     if not even:
         found = np.where(phi < 0, -np.inf, np.where(phi > 1, np.inf, found))
         found[:, np.isnan(phi)] = np.nan
     return found
-
-
-def _sorted(phi: Float64Array) -> Sorting:
-    return Sorting(phi)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,7 +147,7 @@ def _slid(block: Block, level: float) -> Float64Array | None:
     cells = odd[(ranks.lower < lowest) | (ranks.upper > highest)]
     if cells.size:
         phi = np.full(block.shape[1], level)
-        flat[cells] = for_each(block, cells, _sorted(phi), np.inf)
+        flat[cells] = for_each(block, cells, Sorting(phi), np.inf)
     return found
 
 

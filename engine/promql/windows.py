@@ -70,8 +70,7 @@ class BoundsCache:
             # Bounds hold the array, so that its address is not reused while it stands for it.
             found = edges.bounds(timestamps_ms)
             if len(self.held) >= MOST_HELD:
-                # Of two threads only one finds it.
-                self.held.pop(next(iter(self.held), ()), None)
+                del self.held[next(iter(self.held))]
             self.held[key] = found
         return found
 
