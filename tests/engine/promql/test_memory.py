@@ -83,7 +83,7 @@ def without_collector() -> Iterator[None]:
 @pytest.mark.usefixtures("without_collector")
 def test_no_cycle_holds_an_array(expr: str, workers: int, data: MemoryDataset) -> None:
     axis = Axis.span(0, 90 * MINUTE_MS, 15_000)
-    result = evaluate(parse(expr), axis, data, Options(workers=workers))
+    result = evaluate(parse(expr), axis, data, Options(workers=workers, fork_cells=0))
     del result
     gc.collect()
     held = [
