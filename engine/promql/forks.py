@@ -21,8 +21,8 @@ import warnings
 from collections import deque
 from contextlib import ExitStack
 from queue import SimpleQueue
-from threading import Event, Thread
-from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
+from threading import Condition, Thread
+from typing import TYPE_CHECKING, BinaryIO, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,10 @@ Item = TypeVar("Item")
 # What a pipe holds before its writer has to wait: a block's result (pipe(7), F_SETPIPE_SZ).
 PIPE_BYTES = 2**20
 _SET_PIPE_SIZE = 1031
+# A fork waits when this much that it computed lies here unasked for, and this process stops to
+# compute ahead: what is folded item by item may be many times as large as the memory.
+MOST_WAITING_BYTES = 2**28
+MOST_AHEAD = 64
 _COUNT = struct.Struct("<q")
 _FAILED = -1
 
@@ -59,7 +63,7 @@ def computed(compute: Callable[[int], Item], owners: Sequence[int]) -> Generator
         for index, owner in enumerate(owners):
             fork = forks.get(owner)
             if fork is not None:
-                while own and not fork.is_ready:
+                while own and len(ahead) < MOST_AHEAD and not fork.is_ready:
                     if not _compute_ahead(compute, own, ahead):
                         break
                 item = fork.next()
@@ -88,14 +92,20 @@ class _Computed(Generic[Item]):
     value: Item
 
 
+# An item, None if it has to be computed here, and how many bytes it takes.
+_Received: TypeAlias = "tuple[_Computed[Item] | None, int]"
+
+
 class _Fork(Generic[Item]):
-    """A forked process. A thread takes its items off the pipe, so that it never has to wait."""
+    """A forked process. A thread takes its items off the pipe, so that it seldom has to wait."""
 
     def __init__(self, compute: Callable[[int], Item], indices: Sequence[int]) -> None:
         """Raises OSError where there can be no process, RuntimeError where no thread."""
-        self._items: SimpleQueue[_Computed[Item] | None] = SimpleQueue()
+        self._items: SimpleQueue[_Received[Item]] = SimpleQueue()
         self._is_over = False
-        self._is_left = Event()
+        self._is_left = False
+        self._waiting_bytes = 0
+        self._changed = Condition()
         reading, self._process = _forked(compute, indices)
         try:
             Thread(target=self._receive, args=(reading, len(indices)), daemon=True).start()
@@ -111,7 +121,9 @@ class _Fork(Generic[Item]):
     def __exit__(self, *_: object) -> None:
         # Not yet waited for, so the number is still its own, and its end is that of the pipe.
         os.kill(self._process, signal.SIGKILL)
-        self._is_left.set()
+        with self._changed:
+            self._is_left = True
+            self._changed.notify()
 
     @property
     def is_ready(self) -> bool:
@@ -120,22 +132,36 @@ class _Fork(Generic[Item]):
 
     def next(self) -> _Computed[Item] | None:
         """The next of the fork's items; None: it has to be computed here."""
-        return None if self._is_over and self._items.empty() else self._items.get()
+        if self._is_over and self._items.empty():
+            return None
+        item, nbytes = self._items.get()
+        with self._changed:
+            self._waiting_bytes -= nbytes
+            self._changed.notify()
+        return item
 
     def _receive(self, reading: int, count: int) -> None:
         try:
             with os.fdopen(reading, "rb", buffering=0) as pipe:
                 for _ in range(count):
-                    self._items.put(_received(pipe))
+                    received: _Received[Item] = _received(pipe)
+                    self._items.put(received)
+                    with self._changed:
+                        self._waiting_bytes += received[1]
+                        self._changed.wait_for(self._has_room)
         except Exception as error:  # noqa: BLE001 - gone, or too large: it is computed here
             LOG.debug("nothing more from a forked process: %s", error)
         finally:
             self._is_over = True
             # Someone may be waiting for it.
-            self._items.put(None)
+            self._items.put((None, 0))
             # The kernel takes a while to take so large a process apart; only this waits for that.
-            self._is_left.wait()
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_left)
             os.waitpid(self._process, 0)
+
+    def _has_room(self) -> bool:
+        return self._is_left or self._waiting_bytes < MOST_WAITING_BYTES
 
 
 def _forked(compute: Callable[[int], Item], indices: Sequence[int]) -> tuple[int, int]:
@@ -211,15 +237,15 @@ def _write(pipe: int, data: memoryview) -> None:
         data = data[os.write(pipe, data) :]
 
 
-def _received(pipe: BinaryIO) -> _Computed[Item] | None:
+def _received(pipe: BinaryIO) -> _Received[Item]:
     """Raises EOFError when the fork is gone."""
     (count,) = _COUNT.unpack(_read(pipe, _COUNT.size))
     if count == _FAILED:
-        return None
+        return None, 0
     sizes = _read(pipe, count * _COUNT.size)
     text, *beside = (_read(pipe, size) for (size,) in _COUNT.iter_unpack(sizes))
     value: Item = pickle.loads(text, buffers=beside)  # noqa: S301 - from our own fork
-    return _Computed(value)
+    return _Computed(value), text.nbytes + sum(one.nbytes for one in beside)
 
 
 def _read(pipe: BinaryIO, size: int) -> memoryview:

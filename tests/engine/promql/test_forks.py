@@ -64,6 +64,44 @@ def test_much_more_than_a_pipe_holds_waits_for_nobody() -> None:
     assert [one[-1] for one in found] == [0.0, 1.0, 2.0, 3.0]
 
 
+def test_a_fork_waits_when_much_of_what_it_computed_is_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.promql.forks.MOST_WAITING_BYTES", 4_000_000)
+    log = tmp_path / "computed"
+    log.touch()
+
+    def one(index: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        with log.open("a") as file:
+            file.write("x")
+        return np.full(250_000, float(index))
+
+    for taken, found in enumerate(computed(one, [1] * 24)):
+        assert found[-1] == taken
+        time.sleep(0.02)
+        # Two waiting, one more in the pipe and in the fork's hands each; and the one taken.
+        assert log.stat().st_size <= taken + 6
+
+
+def test_what_is_computed_ahead_of_a_slow_fork_has_an_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("engine.promql.forks.MOST_AHEAD", 3)
+    here, done = os.getpid(), []
+
+    def one(index: int) -> int:
+        if os.getpid() == here:
+            done.append(index)
+        else:
+            time.sleep(0.1)
+        return index
+
+    found = computed(one, [1, *[0] * 9])
+    assert next(found) == 0
+    assert done == [1, 2, 3]
+    assert list(found) == list(range(1, 10))
+
+
 def test_an_error_is_raised_at_its_turn_with_the_items_before_it() -> None:
     def one(index: int) -> int:
         if index in {3, 5}:
