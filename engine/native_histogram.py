@@ -54,7 +54,7 @@ class Histogram:
         """From `{{...}}`. Raises HistogramError."""
         if not (text.startswith("{{") and text.endswith("}}")):
             raise HistogramError(f"'{text[:60]}' is no native histogram")
-        fields = _fields(text[2:-2])
+        fields = fields_of(text[2:-2], _FIELD)
         numbers = {
             own: _number(fields.pop(name)) for name, own in _NUMBERS.items() if name in fields
         }
@@ -138,11 +138,12 @@ def expanded(run: HistogramRun) -> list[Histogram]:
     return found
 
 
-def _fields(text: str) -> dict[str, str]:
+def fields_of(text: str, pattern: re.Pattern[str]) -> dict[str, str]:
+    """Fields one after the other, (name, value) as `pattern` finds them. Raises HistogramError."""
     found: dict[str, str] = {}
-    position = 0
-    while text[position:].strip():
-        match = _FIELD.match(text, position)
+    position, end = 0, len(text.rstrip())
+    while position < end:
+        match = pattern.match(text, position)
         if match is None:
             raise HistogramError(f"not a field of a native histogram: '{text[position:][:40]}'")
         if match[1] in found:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from engine import timing
 from engine.allocation import keep_freed_memory
 from engine.cli.data import DATA_HELP, add_range, add_start_timestamps, open_noticed, read_range
+from engine.cli.durations import read_interval
 from engine.pipeline.replay import replay
 from engine.pipeline.report import alert_table, report_text
 from engine.promql.blocks import workers_at_hand
@@ -16,8 +17,6 @@ from engine.promql.engine import Options
 from engine.rulegroup.dependencies import metrics_asked
 from engine.rulegroup.options import GroupOptions
 from engine.timestamps import format_rfc3339
-from rules.durations import DurationError, parse_duration
-from rules.errors import StallwatchError
 from rules.loader import load_paths
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ class DryRunCommand:
 
 
 def _replay(args: argparse.Namespace, clock: Timing) -> ReplayResult:
-    interval_ms = None if args.interval is None else _interval(args.interval)
+    interval_ms = None if args.interval is None else read_interval(args.interval)
     files = load_paths(args.rules)
     with clock.part(timing.READ):
         names = metrics_asked(
@@ -107,16 +106,6 @@ def _replay(args: argparse.Namespace, clock: Timing) -> ReplayResult:
             progress=progress,
             clock=clock,
         )
-
-
-def _interval(text: str) -> int:
-    try:
-        interval_ms = parse_duration(text)
-    except DurationError as error:
-        raise StallwatchError(f"stallwatch: --interval: {error}") from None
-    if interval_ms <= 0:
-        raise StallwatchError("stallwatch: --interval: must be longer than 0")
-    return interval_ms
 
 
 def _options(args: argparse.Namespace) -> GroupOptions:

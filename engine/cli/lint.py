@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from rules.durations import DurationError, parse_duration
+from engine.cli.durations import read_interval
 from rules.errors import StallwatchError
 from rules.fields import did_you_mean
 from rules.lint import CODES, Settings, lint, page, recorded_flows
@@ -31,7 +31,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
             )
     settings = Settings(ignored=frozenset(args.ignore))
     if args.interval is not None:
-        interval_ms = _interval_ms(args.interval)
+        interval_ms = read_interval(args.interval)
         settings = replace(settings, interval_ms=interval_ms, sample_interval_ms=interval_ms)
     if args.data is not None:
         from engine.cli.data import open_noticed
@@ -49,16 +49,6 @@ def findings(files: Sequence[RuleFile], settings: Settings) -> dict[str, tuple[P
 def _with_page(problem: Problem) -> Problem:
     about = f"{problem.code}: see {page(problem.code)}"
     return replace(problem, hint=f"{problem.hint}\n    {about}" if problem.hint else about)
-
-
-def _interval_ms(text: str) -> int:
-    try:
-        interval_ms = parse_duration(text)
-    except DurationError as error:
-        raise StallwatchError(f"stallwatch: --interval: {error}") from None
-    if interval_ms <= 0:
-        raise StallwatchError("stallwatch: --interval: must be longer than 0")
-    return interval_ms
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from engine.cli.data import (
     read_range,
     read_time,
 )
+from engine.cli.durations import read_duration
 from engine.labels import Labels
 from engine.promql.blocks import workers_at_hand
 from engine.promql.engine import EvaluationError, Options, evaluate
@@ -27,7 +28,6 @@ from engine.promql.value import Axis
 from engine.rulegroup.dependencies import metrics_in
 from engine.timestamps import format_rfc3339
 from engine.timing import TimedQueryable
-from rules.durations import parse_duration
 from rules.errors import StallwatchError
 from rules.promql.ast import ValueType
 from rules.promql.parser import parse
@@ -95,7 +95,7 @@ class QueryCommand:
             )
             data = opened.with_derived()
         options = Options(
-            lookback_ms=_duration("--lookback", args.lookback),
+            lookback_ms=read_duration("--lookback", args.lookback),
             delayed_name_removal=not args.no_delayed_name_removal,
             source=source,
             start_timestamps=args.use_start_timestamps,
@@ -146,7 +146,7 @@ def _axes(args: argparse.Namespace, tree: Expr, data: Dataset) -> tuple[Axis, Ax
     if args.step is None:
         step_ms = _spacing(times, end_ms - start_ms)
     else:
-        step_ms = _duration("--step", args.step)
+        step_ms = read_duration("--step", args.step)
     if (end_ms - start_ms) // step_ms > MAX_STEPS:
         raise StallwatchError(
             f"stallwatch: more than {MAX_STEPS:,} steps between --start and --end\n"
@@ -172,21 +172,6 @@ def _spacing(times: Int64Array | None, span_ms: int) -> int:
     """The median distance of sample times, no less than what gives DEFAULT_STEPS steps."""
     median = int(np.median(np.diff(times))) if times is not None and times.size > 1 else 10_000
     return max(median, -(-span_ms // DEFAULT_STEPS), 1)
-
-
-def _duration(option: str, text: str) -> int:
-    try:
-        milliseconds = round(float(text) * 1000)
-    except ValueError:
-        try:
-            milliseconds = parse_duration(text)
-        except (ValueError, StallwatchError) as error:
-            raise StallwatchError(f"stallwatch: {option}: {error}") from None
-    except OverflowError:
-        milliseconds = 0
-    if milliseconds <= 0:
-        raise StallwatchError(f"stallwatch: {option}: '{text}' is not a positive duration")
-    return milliseconds
 
 
 def _print_table(data: dict[str, Any]) -> None:

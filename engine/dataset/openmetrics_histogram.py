@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from itertools import groupby, pairwise
 
-from engine.native_histogram import MOST_BUCKETS, Histogram, HistogramError
+from engine.native_histogram import MOST_BUCKETS, Histogram, HistogramError, fields_of
 
 _FIELD = re.compile(r"\s*(\w+)\s*:\s*(\[[^\]]*\]|[^\s,\[\]]+)\s*(?:,|$)")
 _PLAIN = {
@@ -24,7 +24,7 @@ _CUSTOM_SCHEMA = -53
 
 def read_openmetrics(text: str) -> str:
     """Promqltest's notation of OpenMetrics'. Raises HistogramError."""
-    fields = _fields(text[1:-1])
+    fields = fields_of(text[1:-1], _FIELD)
     parts = [f"{own}:{fields.pop(name)}" for name, own in _PLAIN.items() if name in fields]
     for side, buckets, offset in _SIDES:
         spans = _list(fields.pop(f"{side}_spans", "[]"))
@@ -62,20 +62,6 @@ def write_openmetrics_histogram(text: str) -> str:
             counts = ",".join(_shown(buckets[index]) for index in filled)
             parts += [f"{side}_spans:[{spans}]", f"{side}_buckets:[{counts}]"]
     return "{" + ",".join(parts) + "}"
-
-
-def _fields(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    position = 0
-    while position < len(text.rstrip()):
-        match = _FIELD.match(text, position)
-        if match is None:
-            raise HistogramError(f"not a field of a native histogram: '{text[position:][:40]}'")
-        if match[1] in found:
-            raise HistogramError(f"'{match[1]}' appears twice in a native histogram")
-        found[match[1]] = match[2]
-        position = match.end()
-    return found
 
 
 def _list(text: str) -> list[str]:
