@@ -26,6 +26,7 @@ from engine.promql.engine import EvaluationError, Options, evaluate
 from engine.promql.json_encoding import encode
 from engine.promql.value import Axis
 from engine.rulegroup.dependencies import metrics_in
+from engine.terminal import harmless
 from engine.timestamps import format_rfc3339
 from engine.timing import TimedQueryable
 from rules.errors import StallwatchError
@@ -192,8 +193,4 @@ def _print_table(data: dict[str, Any]) -> None:
 
 
 def _metric(metric: dict[str, str]) -> str:
-    # A label's value must not steer the terminal.
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode()
-        for char in str(Labels(metric)) or "{}"
-    )
+    return harmless(str(Labels(metric)) or "{}")

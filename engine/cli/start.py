@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Commands that own nothing but memory: no thread, no child, no file that an exit would complete.
+# Commands that own nothing but memory: no thread or child that has work left when they end, no
+# file that an exit would complete.
 READERS = frozenset({"check", "dry-run", "query", "test", "version"})
 # Those that hold no data.
 BRIEF = frozenset({"check", "version"})

@@ -76,9 +76,11 @@ class Ahead:
             yield
             return
         self._jobs = deque(jobs)
-        with closing(computed(one, owners)) as self._found:
-            yield
-        self._found, self._jobs = None, deque()
+        try:
+            with closing(computed(one, owners)) as self._found:
+                yield
+        finally:
+            self._found, self._jobs = None, deque()
 
     def __call__(self, expr: Expr, axis: Axis, queryable: Queryable, options: Options) -> Result:
         """See `engine.rulegroup.options.Evaluate`."""

@@ -48,13 +48,14 @@ if TYPE_CHECKING:
     from engine.promql.context import Context, Partial
     from engine.promql.rows import Rows
 
-
+# More than a few share a memory bus.
 MOST_WORKERS = 4
+# How many times as many cells a block has at a single step.
 AT_ONE_STEP = 32
 
 
 def workers_at_hand() -> int:
-    """As many as this process may use cores; more than a few share a memory bus."""
+    """As many as this process may use cores, up to MOST_WORKERS."""
     return min(MOST_WORKERS, len(os.sched_getaffinity(0)))
 
 

@@ -30,7 +30,7 @@ class Frame:
     removed once the whole expression is evaluated. `ordered`: the order of rows is meant.
 
     `histograms`: None, nearly always, or bool[S, T]: the elements that are native histograms. Their
-    values mean nothing; where one would decide a result the evaluation is refused (`floats_only`
+    values mean nothing; where one would decide a result the evaluation is refused (`refuse`
     and its kin in engine/promql/natives.py say what becomes of them).
     """
 

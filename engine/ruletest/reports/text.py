@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.terminal import harmless
 from rules.source import Problem
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ ABSENT = "(none)"
 
 def render_suite(verdict: SuiteVerdict) -> str:
     """Everything about one file, its summary last."""
-    return "\n".join(map(_harmless, _lines(verdict)))
+    return harmless("\n".join(_lines(verdict)), kept="\n\t")
 
 
 def render_failure(failure: Failure, scenario: str = "") -> str:
@@ -49,14 +50,6 @@ def _lines(verdict: SuiteVerdict) -> Iterator[str]:
         for warning in scenario.warnings:
             yield f"warning: test '{scenario.scenario.title}': {warning}"
     yield _summary(verdict)
-
-
-def _harmless(text: str) -> str:
-    """The text with its lines; a label's value must not steer the terminal."""
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
-        for char in text
-    )
 
 
 def _summary(verdict: SuiteVerdict) -> str:
