@@ -22,7 +22,7 @@ GATHERED = 2**18
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gathered:
-    """C windows: `values`, [C, W], and which are samples, `exists` (None: all); `columns`: their steps.
+    """C windows. `values`: [C, W]; `exists`: which are samples, None: all; `columns`: their steps.
 
     Where there is no sample the value is `values`' fill.
     """
