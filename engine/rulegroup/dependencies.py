@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from engine.alerts.machine import ALERT_NAME, ALERTS, ALERTS_FOR_STATE
 from engine.evidence import WAIT_RATIO
 from engine.labels import METRIC_NAME
+from engine.promql.functions.info import DEFAULT_METRIC
 from rules.model import AlertingRule
 from rules.promql.walk import calls, selectors
 from rules.slotted import dataclass
@@ -70,6 +71,9 @@ def reads_in(expr: Expr) -> Reads:
             alerts.add(alert)
         else:
             names.add(name)
+    if any(call.func == "info" and len(call.args) == 1 for call in calls(expr)):
+        # A second argument is a selector like any other.
+        names.add(DEFAULT_METRIC)
     return Reads(frozenset(names), frozenset(alerts))
 
 

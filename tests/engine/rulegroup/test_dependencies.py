@@ -68,6 +68,12 @@ def test_a_selector_without_a_fixed_name_reads_everything(rules: Rules, expr: st
     assert parts(made) == [((0,), False), ((1, 2), True)]
 
 
+def test_info_reads_the_metric_that_it_adds_labels_from(rules: Rules) -> None:
+    made: list[Rule] = [rules.record("a", "info(x)"), rules.record("target_info", "y")]
+    assert parts(made) == [((0, 1), True)]
+    assert read_by_others(made) == [False, True]
+
+
 def test_a_fixed_name_may_stand_in_braces(rules: Rules) -> None:
     made: list[Rule] = [rules.record("a", "x"), rules.record("b", '{__name__="a"}')]
     assert parts(made) == [((0,), False), ((1,), False)]
