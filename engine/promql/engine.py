@@ -131,8 +131,8 @@ def _evaluate(expr: Expr, context: Context) -> Partial:
 
 
 def _computed(expr: Expr, how: Plan | None, context: Context) -> Partial:
-    if isinstance(expr, Aggregate) and (stretches := Stretches.of(context, expr)) is not None:
-        return stretches.aggregated(lambda stretch: stretch.frame(expr))
+    if how is None and (stretches := Stretches.of(context, expr)) is not None:
+        return stretches.evaluated(context.options.workers)
     if how is None:
         return _evaluate_node(expr, context)
     return stacked(Execution.of(context, how))

@@ -1,4 +1,4 @@
-"""Aggregates over a long axis, computed for one stretch of time here and for others in forks.
+"""Small results over a long axis, computed for one stretch of time here and for others in forks.
 
 An aggregate is small and what it is made of is large: where rows are shared out (blocks.py) all of
 them have to come back, where time is, only the groups do. No result depends on how time is cut.
@@ -10,70 +10,147 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.dataset.dataset import cut
+from engine.matching import matcher_key
 from engine.promql.annotations import Annotations
-from engine.promql.blocks import cells_of, plan
 from engine.promql.forks import computed
 from engine.promql.frame import Frame
-from engine.promql.selection import reach_of, rows_of
-from rules.promql.walk import selectors
+from engine.promql.selection import reach_of
+from engine.promql.sharing import Sharing
+from rules.promql.ast import (
+    Aggregate,
+    Binary,
+    MatrixSelector,
+    Paren,
+    Subquery,
+    ValueType,
+    VectorSelector,
+)
+from rules.promql.types import type_of
+from rules.promql.walk import walk
 from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator, Sequence
 
     from engine.promql.context import Context
-    from engine.promql.rows import Rows
-    from engine.series import BoolArray
-    from rules.promql.ast import Aggregate, MatrixSelector, VectorSelector
+    from engine.series import BoolArray, Series
+    from rules.promql.ast import Expr, Matcher
+
+    Leaf = VectorSelector | MatrixSelector
 
 # Shorter stretches cost more in forks than they save.
 LEAST_STEPS = 256
 
 
+def is_small(expr: Expr) -> bool:
+    """Whether a result has a row for a group and none for a series, and is sorted by labels."""
+    pending, found = [expr], False
+    while pending:
+        match pending.pop():
+            case Aggregate():
+                found = True
+            case Paren(expr=inner):
+                pending.append(inner)
+            case Binary(op=op, lhs=lhs, rhs=rhs, matching=matching) if op != "or" and (
+                matching is None or matching.cardinality in {"one-to-one", "many-to-many"}
+            ):
+                pending += [lhs, rhs]
+            case other if type_of(other) is ValueType.SCALAR:
+                pass
+            case _:
+                return False
+    return found
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Stretches:
-    """An aggregate whose axis is to be shared out, with the series that it reads at hand."""
+    """A small expression whose axis is to be shared out, with the series that it reads at hand."""
 
+    expr: Expr
     context: Context
-    leaf: VectorSelector | MatrixSelector
-    rows: Rows
 
     @classmethod
-    def of(cls, context: Context, node: Aggregate) -> Stretches | None:
-        """None if it does not pay, or if more than one selector is read."""
-        options = context.options
+    def of(cls, context: Context, expr: Expr) -> Stretches | None:
+        """None if it does not pay."""
+        options, shared = context.options, context.options.shared
         if options.workers < 2 or context.steps < LEAST_STEPS * options.workers:
             return None
-        how = plan(node.expr)
-        if how is None or how.nesting or sum(1 for _ in selectors(node)) != 1:
+        if context.rows is not None or not is_small(expr):
             return None
-        shared = options.shared
+        nodes = list(walk(expr))
+        if any(isinstance(node, Subquery) for node in nodes):
+            return None
         # What is shared with other expressions is computed once, for the whole axis.
-        if shared is not None and any(map(shared.has, (node.expr, *how.within))):
+        if shared is not None and len(shared.trees) > 1 and any(map(shared.has, nodes)):
             return None
         # Read before there is any fork: what reads may have threads, and they stay behind.
-        rows = rows_of(context, how.leaf)
-        return (
-            cls(context, how.leaf, rows) if cells_of(context, rows) >= options.fork_cells else None
-        )
+        read = _AtHand.of(context, list(_leaves(nodes)))
+        if read.samples_and_steps(context.steps) < options.fork_cells:
+            return None
+        alone = replace(options, workers=1, shared=Sharing((expr,)))
+        return cls(expr, replace(context, queryable=read, options=alone))
 
-    def aggregated(self, evaluate: Callable[[Context], Frame]) -> Frame:
-        """The aggregate at all times; `evaluate` computes it for some of them."""
+    def evaluated(self, processes: int) -> Frame:
+        """The value at all times."""
         context = self.context
-        stretches = np.array_split(context.times_ms, context.options.workers)
-        alone = replace(context.options, workers=1, shared=None)
+        stretches = np.array_split(context.times_ms, processes)
 
         def one(number: int) -> tuple[Frame, Annotations]:
-            notes = Annotations(alone.source)
-            inner = replace(context, times_ms=stretches[number], options=alone, notes=notes)
-            reach = reach_of(inner, self.leaf)
-            rows = self.rows if reach is None else self.rows.within(*reach)
-            return evaluate(replace(inner, rows=rows)), notes
+            notes = Annotations(context.options.source)
+            stretch = replace(context, times_ms=stretches[number], notes=notes)
+            return stretch.frame(self.expr), notes
 
-        found = list(computed(one, range(len(stretches))))
+        found = list(computed(one, range(processes)))
         for _, notes in found:
             context.notes.add(notes)
         return _joined([frame for frame, _ in found])
+
+
+def _leaves(nodes: Sequence[Expr]) -> Iterator[Leaf]:
+    """The selectors, with their ranges where they have one."""
+    inside = {id(node.selector) for node in nodes if isinstance(node, MatrixSelector)}
+    for node in nodes:
+        if isinstance(node, MatrixSelector) or (
+            isinstance(node, VectorSelector) and id(node) not in inside
+        ):
+            yield node
+
+
+class _AtHand:
+    """A Queryable of what some selectors read, each in its reach."""
+
+    def __init__(self) -> None:
+        self._found: dict[object, tuple[int, int, list[Series]]] = {}
+
+    @classmethod
+    def of(cls, context: Context, leaves: Sequence[Leaf]) -> _AtHand:
+        """Read what the selectors look at, at all of the context's times."""
+        read = cls()
+        for leaf in leaves:
+            reach = reach_of(context, leaf)
+            if reach is None:
+                continue
+            selector = leaf if isinstance(leaf, VectorSelector) else leaf.selector
+            key = matcher_key(selector.matchers)
+            first, last, _ = read._found.get(key, (*reach, []))
+            first, last = min(first, reach[0]), max(last, reach[1])
+            series = context.queryable.select(selector.matchers, first, last)
+            read._found[key] = (first, last, series)
+        return read
+
+    def samples_and_steps(self, steps: int) -> int:
+        """About how many cells an evaluation goes through."""
+        return sum(
+            max(steps, one.timestamps_ms.size)
+            for _, _, series in self._found.values()
+            for one in series
+        )
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[Series]:
+        """See `engine.series.Queryable`."""
+        _, _, series = self._found[matcher_key(matchers)]
+        return cut(series, start_ms, end_ms)
 
 
 def _joined(frames: list[Frame]) -> Frame:

@@ -68,6 +68,11 @@ def bits(result: Result) -> dict[Labels, bytes]:
         "sum by (task_id) (x_total @ end())",
         "sum(x_total > scalar(count(x_total)))",
         "sum by (__name__) (x_total)",
+        "sum by (task_id) (rate(x_total[1m])) > 1 and on (task_id) max by (task_id) (x_total) > 3",
+        "sum by (task_id) (x_total) / on (task_id) count by (task_id) (x_total > 2)",
+        "sum by (task_id) (x_total) > bool scalar(sum(x_total)) / 7",
+        "avg by (task_id) (x_total) or vector(1)",
+        "-(sum(x_total) - max(x_total offset 1m))",
         "count(limit_ratio(1, latency))",
         "max(latency)",
     ],
@@ -93,6 +98,8 @@ def test_it_is_where_that_pays(data: MemoryDataset, monkeypatch: pytest.MonkeyPa
         evaluate(parse("sum(rate(x_total[1m]))"), AXIS, data, options)
     evaluate(parse("sum(x_total)"), Axis.span(0, 300_000, 1_000), data, TOGETHER)
     assert counts == [2]
+    evaluate(parse("sum(x_total) / (count(x_total) + 1)"), AXIS, data, TOGETHER)
+    assert counts == [2, 2]
 
 
 @pytest.mark.parametrize("expr", ["topk(NaN, x_total)", "limitk(1, latency)", "sum(latency)"])
