@@ -7,12 +7,11 @@ Prometheus 3's, with every experimental part of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, get_args
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rules.promql import hints, types
+from rules.promql.aggregations import aggregation, read_grouping
 from rules.promql.ast import (
-    Aggregate,
-    AggregateOp,
     Call,
     Expr,
     MatrixSelector,
@@ -30,7 +29,7 @@ from rules.promql.functions import AGGREGATORS, FUNCTIONS
 from rules.promql.lexer import tokenize
 from rules.promql.modifiers import read_modifiers
 from rules.promql.operators import Pending, read_operator, reduce_binary
-from rules.promql.selectors import read_labels, read_selector
+from rules.promql.selectors import read_selector
 from rules.promql.tokens import (
     GROUPING_WORDS,
     PRECEDENCE,
@@ -49,6 +48,8 @@ from rules.source import ProblemsError, Source, Span
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rules.promql.aggregations import Grouping
+
 # Brackets within brackets.
 MAX_NESTING: Final = 2_000
 # The longest path from the root to a leaf, a chain of operators included.
@@ -59,7 +60,6 @@ _SPACED: Final = (Kind.NAME, Kind.DURATION)
 _MODIFIER_SYMBOLS: Final = frozenset({"[", "@"})
 _MODIFIER_WORDS: Final = RANGE_MODIFIERS | {"offset"}
 _NO_FUNCTIONS: Final = GROUPING_WORDS | {*SET_OPERATORS, "offset"}
-_AGGREGATE_OPS: Final[dict[str, AggregateOp]] = {op: op for op in get_args(AggregateOp)}
 
 
 def parse(text: str | Source) -> Expr:
@@ -95,7 +95,7 @@ class _Bracket:
     # The function or aggregator before it.
     name: Token | None = None
     aggregate: bool = False
-    grouping: tuple[str, tuple[str, ...]] | None = None
+    grouping: Grouping | None = None
     args: list[_Operand] = field(default_factory=list)
     operands: list[_Operand] = field(default_factory=list)
     operators: list[Pending] = field(default_factory=list)
@@ -168,7 +168,7 @@ class _Expressions:
         cursor = self.cursor
         called = cursor.token.symbol == "("
         if name.word in AGGREGATORS and (called or cursor.token.word in GROUPING_WORDS):
-            grouping = self._grouping()
+            grouping = read_grouping(cursor)
             if cursor.token.symbol != "(":
                 expected = f'"(" after {"the labels" if grouping else name.described}'
                 cursor.fail(
@@ -263,7 +263,9 @@ class _Expressions:
         span = name.span.to(closing.span)
         height = 1 + max((arg.height for arg in args), default=0)
         if bracket.aggregate:
-            self._push(self._aggregate(name, span, bracket.grouping, args), _VECTOR, height)
+            parts = [(arg.expr, arg.kind) for arg in args]
+            node = aggregation(self.cursor, name, span, bracket.grouping, parts)
+            self._push(node, _VECTOR, height)
             return
         call = Call(span, name.text, name.span, tuple(arg.expr for arg in args))
         signature = FUNCTIONS.get(name.text)
@@ -287,41 +289,6 @@ class _Expressions:
             expected,
             lambda: hints.expressions.after_expression(cursor, self.enclosing),
         )
-
-    def _aggregate(
-        self,
-        name: Token,
-        span: Span,
-        grouping: tuple[str, tuple[str, ...]] | None,
-        args: list[_Operand],
-    ) -> Expr:
-        cursor = self.cursor
-        aggregator = AGGREGATORS[name.word]
-        if grouping is None and (grouping := self._grouping()):
-            span = Span(span.start, cursor.peek(-1).span.end)
-        keyword, labels = grouping or ("by", ())
-        wanted = 1 if aggregator.param is None else 2
-        if len(args) != wanted:
-            exprs = [arg.expr for arg in args]
-            message, hint = hints.expressions.for_aggregator_arguments(cursor, aggregator, exprs)
-            cursor.report(name.span, message, hint)
-            return Paren(span, exprs[-1]) if exprs else NumberLiteral(span, 0.0)
-        param = args[0] if wanted == 2 else None
-        node = Aggregate(
-            span,
-            _AGGREGATE_OPS[aggregator.name],
-            args[-1].expr,
-            None if param is None else param.expr,
-            labels,
-            keyword == "without",
-        )
-        given = None if param is None else param.kind
-        self._defer(types.check_aggregate(node, given, args[-1].kind, cursor.source.text))
-        return node
-
-    def _grouping(self) -> tuple[str, tuple[str, ...]] | None:
-        keyword = self.cursor.accept_word(*GROUPING_WORDS)
-        return None if keyword is None else (keyword.word, read_labels(self.cursor, keyword))
 
     def _push(self, expr: Expr, kind: ValueType, height: int) -> None:
         """An operand is read: add it with the modifiers that follow it."""
