@@ -13,6 +13,7 @@ import numpy as np
 from engine.dataset.dataset import cut
 from engine.matching import matcher_key
 from engine.promql.annotations import Annotations
+from engine.promql.folding import FOLDS
 from engine.promql.forks import computed
 from engine.promql.frame import Frame
 from engine.promql.selection import reach_of
@@ -27,7 +28,7 @@ from rules.promql.ast import (
     VectorSelector,
 )
 from rules.promql.types import type_of
-from rules.promql.walk import walk
+from rules.promql.walk import unwrapped, walk
 from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
@@ -48,19 +49,36 @@ def is_small(expr: Expr) -> bool:
     pending, found = [expr], False
     while pending:
         match pending.pop():
-            case Aggregate():
+            # Values come in the order in which they are met.
+            case Aggregate(op=op) if op != "count_values":
                 found = True
             case Paren(expr=inner):
                 pending.append(inner)
-            case Binary(op=op, lhs=lhs, rhs=rhs, matching=matching) if op != "or" and (
-                matching is None or matching.cardinality in {"one-to-one", "many-to-many"}
-            ):
+            case Binary(lhs=lhs, rhs=rhs) as binary if _keeps_order(binary):
                 pending += [lhs, rhs]
             case other if type_of(other) is ValueType.SCALAR:
                 pass
             case _:
                 return False
     return found
+
+
+def _keeps_order(node: Binary) -> bool:
+    """Whether rows come in the order of the left side's, and with as many labels."""
+    matching = node.matching
+    if matching is None or node.op in {"and", "unless"}:
+        return True
+    filled = matching.fill_left is not None or matching.fill_right is not None
+    if node.op == "or" or matching.cardinality != "one-to-one" or filled:
+        return False
+    if not matching.on and not matching.labels:
+        return True
+    # What is matched on is what the result has: rows sorted by more would be in another order.
+    left = unwrapped(node.lhs)
+    if not isinstance(left, Aggregate) or left.without or left.op not in FOLDS:
+        return False
+    grouping, named = set(left.grouping), set(matching.labels)
+    return grouping <= named if matching.on else grouping.isdisjoint(named)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +97,8 @@ class Stretches:
         if context.rows is not None or not is_small(expr):
             return None
         nodes = list(walk(expr))
-        if any(isinstance(node, Subquery) for node in nodes):
+        # info() reads what no selector names.
+        if any(isinstance(one, Subquery) or getattr(one, "func", "") == "info" for one in nodes):
             return None
         # What is shared with other expressions is computed once, for the whole axis.
         if shared is not None and len(shared.trees) > 1 and any(map(shared.has, nodes)):
