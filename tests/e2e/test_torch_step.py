@@ -235,14 +235,19 @@ def test_the_other_rank_of_a_killed_one_catches_its_exception_as_without_probes(
     start_job: Callable[..., Job],
 ) -> None:
     options = ("--steps", "100", "--die-rank", "1", "--die-at-step", "40")
-    without = start_job(*options).exits()
+    expected = [PEER_LOST, -signal.SIGKILL]
+    for _ in range(3):
+        # Seen once in all runs, without any probe: PyTorch aborts in its own teardown.
+        without = start_job(*options).exits()
+        if without == expected:
+            break
     driver = Driver()
     driver.start()
     job = start_job(*options)
     driver.poll_until(lambda: not job.running)
     produced = driver.produced
     driver.probe.stop()
-    assert job.exits() == without == [PEER_LOST, -signal.SIGKILL]
+    assert job.exits() == without == expected
     assert job.report(0)["error"].startswith("RuntimeError")
     assert produced > 2 * 40, "the job ran unprobed"
 
