@@ -59,43 +59,25 @@ def accumulated(values: Float64Array) -> tuple[Float64Array, Float64Array]:
 
 @dataclass(slots=True)
 class Sum:
-    """Running compensated sums, one per cell; all arrays have the shape of the cells.
-
-    `scratch`, float64[3, ...], is there for plain values (see `is_plain`): those are added in
-    place. The error is then Knuth's TwoSum, which is exact for either order of magnitudes and so
-    has the bits of Neumaier's.
-    """
+    """Running compensated sums, one per cell; all arrays have the shape of the cells."""
 
     total: Float64Array
     carry: Float64Array
-    scratch: Float64Array | None = None
 
     @classmethod
-    def of(cls, first: Float64Array, *, plain: bool = False) -> Sum:
+    def of(cls, first: Float64Array) -> Sum:
         """One value added."""
-        scratch = np.empty((3, *first.shape)) if plain else None
-        return cls(first.copy(), np.zeros(first.shape), scratch)
+        return cls(first.copy(), np.zeros(first.shape))
 
     @classmethod
-    def zero(cls, shape: tuple[int, ...], *, plain: bool = False) -> Sum:
+    def zero(cls, shape: tuple[int, ...]) -> Sum:
         """Nothing added yet."""
-        return cls.of(np.zeros(shape), plain=plain)
+        return cls.of(np.zeros(shape))
 
     def add(self, increment: Float64Array, columns: IndexArray | slice) -> None:
         """Add to the cells in these columns (the last axis)."""
-        total, carry = self.total[..., columns], self.carry[..., columns]
-        if self.scratch is None or not isinstance(columns, slice):
-            self.total[..., columns], self.carry[..., columns] = add(increment, total, carry)
-            return
-        new, part, rest = self.scratch[..., columns]
-        np.add(total, increment, out=new)
-        np.subtract(new, total, out=part)
-        np.subtract(new, part, out=rest)
-        np.subtract(total, rest, out=rest)
-        np.subtract(increment, part, out=part)
-        np.add(rest, part, out=rest)
-        np.add(carry, rest, out=carry)
-        total[...] = new
+        at = (..., columns)
+        self.total[at], self.carry[at] = add(increment, self.total[at], self.carry[at])
 
     def result(self) -> Float64Array:
         """The sums."""
