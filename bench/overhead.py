@@ -40,7 +40,7 @@ START_SECONDS, STOP_SECONDS = 8.0, 3.0
 # Attaching takes 10 to 20 ms, detaching up to 300 ms; left out at least.
 TRANSITION_SECONDS = 1.0
 TICKS = os.sysconf("SC_CLK_TCK")
-PROBES = ("tcp_retransmit", "torch_step", "process_exec")
+PROBES = ("tcp_retransmit", "torch_step", "process")
 
 
 class Failure(Exception):  # noqa: N818 - it is said to the user, not handled

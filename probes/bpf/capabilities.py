@@ -167,3 +167,13 @@ def uprobe_pmu() -> int | None:
 def has_probe_read_kernel() -> bool:
     """Whether programs may call bpf_probe_read_kernel (5.5)."""
     return syscall.kernel_release() >= (5, 5)
+
+
+# The initial pid namespace has this inode number on every kernel (PROC_PID_INIT_INO,
+# include/linux/proc_ns.h).
+_INITIAL_PID_NAMESPACE = 0xEFFFFFFC
+
+
+def sees_kernel_pids() -> bool:
+    """Whether pids mean the same here as in the kernel's records."""
+    return Path("/proc/self/ns/pid").stat().st_ino == _INITIAL_PID_NAMESPACE

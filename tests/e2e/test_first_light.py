@@ -203,7 +203,7 @@ def test_tier_2_carries_tier_1s_evidence(story: Story) -> None:
 
 def test_nothing_was_lost_on_the_way(story: Story) -> None:
     watched = {labels["probe"] for labels, _ in story.drift}
-    assert {"tcp_retransmit", "torch_step", "process_exec"} <= watched
+    assert {"tcp_retransmit", "torch_step", "process"} <= watched
     # Consumed may be read a moment after produced, so it may look ahead, never behind.
     # A kernel under pressure skips a program now and then; `settled_drift` saw each one told.
     assert max(value for _, value in story.drift) <= 0.001

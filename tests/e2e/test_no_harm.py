@@ -36,7 +36,7 @@ pytestmark = [
 ]
 
 PEER_LOST, EXECUTED = 3, 5
-PROBES = {"tcp_retransmit", "torch_step", "process_exec"}
+PROBES = {"tcp_retransmit", "torch_step", "process"}
 DIES = ("--steps", "100", "--die-rank", "1", "--die-at-step", "40")
 FORKS = ("--steps", "100", "--workers", "2", "--spawn-every", "10", "--exec-at-end")
 # Paced, so that a kill falls into the run: rank 0 waits most of each step.

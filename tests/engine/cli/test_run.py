@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STALLWATCH = Path(sys.executable).with_name("stallwatch")
-PROBES = ("tcp_retransmit", "torch_step", "process_exec", "gpu")
+PROBES = ("tcp_retransmit", "torch_step", "process", "gpu")
 RULES = "groups:\n- {name: g, rules: [{record: a, expr: vector(1)}]}\n"
 
 

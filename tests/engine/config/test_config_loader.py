@@ -63,7 +63,7 @@ def test_a_file_says_everything_and_its_secrets_stay_secret(
     assert config.route.receiver == "oncall"
     assert not config.probe("gpu").enabled
     assert config.probe("tcp_retransmit").settings == {"events_per_second": 10}
-    assert config.probe("process_exec").enabled
+    assert config.probe("process").enabled
     first, second = config.receivers[0].integrations
     assert isinstance(first.parsed, _Webhook)
     assert first.parsed.url.get_secret_value() == "http://hook.example/t0ken"
