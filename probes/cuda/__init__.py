@@ -1,0 +1,1 @@
+"""What processes ask of CUDA: calls, bytes, waiting, memory."""
