@@ -26,7 +26,9 @@ MAX_LINKERS = 256
 
 
 class Hook(Protocol):
-    """A source of pids worth a look."""
+    """A source of pids worth a look. `deaf` says why execs are not heard, "" when they are."""
+
+    deaf: str
 
     def add(self, linker: Mapped) -> bool:
         """Listen to a dynamic linker; False when it was known or cannot be listened to."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +13,11 @@ from engine.readings import Process
 from probes.elf.image import ElfError, Image
 
 PROC = Path("/proc")
-_ENDED = frozenset("XxZ")
 # `7f12-7f34 r-xp 00001000 08:01 1234   /usr/lib/libc.so.6`
-MAPS_LINE = rb"^([0-9a-f]+-[0-9a-f]+) \S+ \S+ (\S+) (\d+) +(/[^\n]*/(?:%s)[^/\n]*)$"
+MAPS_LINE = rb"^([0-9a-f]+-[0-9a-f]+) \S+ \S+ (\S+) (\d+) +(/(?:[^\n]*/)?(?:%s))$"
+# What the kernel appends to the name of a file that was replaced or removed.
+DELETED = " (deleted)"
+_WILDCARDS = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -44,12 +48,22 @@ class Mapped:
 
 
 class LibraryNames:
-    """Which file names are of interest, by their beginning (`libtorch_cpu.so`, `ld-linux`)."""
+    """Which file names are of interest: beginnings (`libtorch_cpu.so`, `ld-linux`) and globs.
 
-    def __init__(self, *prefixes: str) -> None:
-        self.prefixes = prefixes
-        escaped = b"|".join(re.escape(prefix).encode() for prefix in prefixes)
-        self._line = re.compile(MAPS_LINE % escaped, re.MULTILINE)
+    A name with `*`, `?` or `[` is a glob over the whole name (`libnccl*.so*`), any other matches
+    what begins with it. Folders do not count, and neither does the mark of a deleted file.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        pattern = b"|".join(_pattern(name).encode("utf-8", "surrogateescape") for name in names)
+        # No name: a pattern that nothing matches.
+        self._line = re.compile(MAPS_LINE % (pattern or b"(?!)"), re.MULTILINE)
+        self._name = re.compile(pattern or b"(?!)")
+
+    def match(self, name: str) -> bool:
+        """Whether a file's own name is one of them."""
+        return self._name.fullmatch(name.encode("utf-8", "surrogateescape")) is not None
 
     def mapped_by(self, pid: int, proc: Path = PROC) -> tuple[Mapped, ...]:
         """What process `pid` maps under these names, each file once.
@@ -58,25 +72,70 @@ class LibraryNames:
         when it may not be read.
         """
         found: dict[FileKey, Mapped] = {}
-        for region, device, inode, path in self._line.findall((proc / f"{pid}/maps").read_bytes()):
+        for region, device, inode, path in self._line.findall(_read_maps(pid, proc)):
             key = FileKey(device.decode(), int(inode))
             name = path.decode("utf-8", "surrogateescape")
             found.setdefault(key, Mapped(key, name, region.decode(), pid))
         return tuple(found.values())
 
 
+def _pattern(name: str) -> str:
+    if not _WILDCARDS & set(name):
+        return re.escape(name) + r"[^/\n]*"
+    out, rest = "", name
+    while rest:
+        first, rest = rest[0], rest[1:]
+        closing = rest.find("]", 1)
+        if first == "*":
+            out += r"[^/\n]*"
+        elif first == "?":
+            out += r"[^/\n]"
+        elif first == "[" and closing > 0:
+            inside, rest = rest[:closing].replace("\\", r"\\"), rest[closing + 1 :]
+            out += f"[^/\n{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]"
+        else:
+            out += re.escape(first)
+    return f"{out}(?:{re.escape(DELETED)})?"
+
+
+def _read_maps(pid: int, proc: Path) -> bytes:
+    text = _read(f"{proc}/{pid}/maps")
+    if text:
+        return text
+    # A main thread that ended before the others maps nothing; they still map everything.
+    for tid in sorted(threads(pid, proc) - {pid}):
+        with contextlib.suppress(OSError):
+            text = _read(f"{proc}/{pid}/task/{tid}/maps")
+            if text:
+                return text
+    return b""
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a third of the time, and often
+        return file.read()
+
+
 def identify(pid: int, proc: Path = PROC) -> Process | None:
     """The process that has this pid now; None when none has or it may not be seen."""
     stat = Procfs(proc).stat(pid)
-    # A zombie maps nothing any more and will never take another step.
-    if stat is None or stat.state in _ENDED:
+    # A process that ended and waits for its parent maps nothing and will never take another step.
+    if stat is None or stat.ended:
         return None
     return Process(pid, stat.start_ticks)
 
 
+def threads(pid: int, proc: Path = PROC) -> frozenset[int]:
+    """The thread ids of a process, empty when it is gone."""
+    try:
+        return frozenset(map(int, os.listdir(f"{proc}/{pid}/task")))  # noqa: PTH208 - as above
+    except OSError:
+        return frozenset()
+
+
 def is_thread(pid: int, tid: int, proc: Path = PROC) -> bool:
-    """Whether process `pid` has a thread `tid`."""
-    return (proc / f"{pid}/task/{tid}").exists()
+    """Whether process `pid` has a thread `tid`. For many threads ask `threads` once."""
+    return os.path.exists(f"{proc}/{pid}/task/{tid}")  # noqa: PTH110 - as above
 
 
 def open_mapped(mapped: Mapped, proc: Path = PROC) -> Image:

@@ -36,9 +36,13 @@ class UserTable:
         """The files of a process, empty when it uses none."""
         return self._files.get(process, frozenset())
 
-    def has(self, key: FileKey) -> bool:
-        """Whether a file has a user."""
-        return key in self._users
+    def keys(self) -> frozenset[FileKey]:
+        """Every file that has a user."""
+        return frozenset(self._users)
+
+    def users(self, key: FileKey) -> frozenset[Process]:
+        """The processes that use a file."""
+        return frozenset(self._users.get(key, ()))
 
     def update(self, process: Process, files: Iterable[FileKey]) -> Change:
         """A process uses exactly these files now; none: it is forgotten."""

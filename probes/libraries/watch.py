@@ -1,163 +1,297 @@
-"""Follows which processes map the libraries of interest.
+"""Follows which processes map the libraries that anybody asks for; one watch serves all probes.
 
-One scan of /proc at start; afterwards only processes that the hook names are looked at, and a scan
-of everything when the hook lost some, has no BPF, or ten minutes passed (forked processes touch no
-linker; linkers of containers that are gone are let go).
+One sweep over /proc at start; afterwards only processes that the hook names are looked at. Swept
+again: everything when the hook lost some, when a subscriber names other libraries and every ten
+minutes (linkers of containers that are gone are let go; every half minute where there is no hook);
+processes never seen before when a file seems to have lost its last user, because a forked process
+maps it too and touches no linker. Sweeps have a budget of looks, so that a node of 10,000 processes
+costs no more in a poll than one of 500.
 """
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.aggregate.procfs import Procfs
-from probes.libraries.maps import PROC, LibraryNames, Mapped, identify
-from probes.libraries.table import UserTable
+from probes.libraries.ends import Ends
+from probes.libraries.maps import PROC, LibraryNames, Mapped, identify, threads
+from probes.libraries.subscription import Subscription
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from engine.readings import Process
+    from probes.bpf.errors import UnavailableError
     from probes.libraries.hook import Hook
     from probes.libraries.maps import FileKey
 
 LINKERS = ("ld-linux", "ld-musl", "ld-2.", "ld64.so", "ld.so")
-# Reading maps takes 0.1 ms for most processes and 2 ms for PyTorch, so one poll stays below a few
-# per cent of a core even in a storm of container starts; the rest waits for the next poll.
-MAX_LOOKS_PER_POLL = 200
-MAX_PENDING = 8192
-SCAN_SECONDS = 600.0
-SCAN_SECONDS_WITHOUT_HOOK = 30.0
-# A process whose linker was not listened to when it started is looked at in every poll this long.
-ACQUAINTANCE_SECONDS = 20.0
 
 
 @dataclass(slots=True)
-class Changes:
-    """What one poll found. `appeared` are files that got their first user, one user each."""
+class Limits:
+    """What the watch may spend. Times in seconds; reading maps takes 0.1 ms, 2 ms for PyTorch.
 
-    appeared: list[Mapped] = field(default_factory=list)
-    vanished: list[FileKey] = field(default_factory=list)
-    joined: list[Process] = field(default_factory=list)
-    gone: list[Process] = field(default_factory=list)
+    `sweep_burst`, `sweep_rate`: looks that sweeps may make at once and per second on average, so
+    that they stay below 2 % of a core; a look that finds a process unchanged counts a fifth.
+    """
+
+    looks_per_poll: int = 200
+    max_pending: int = 8192
+    sweep_burst: int = 5000
+    sweep_rate: float = 200.0
+    sweep_seconds: float = 600.0
+    sweep_seconds_without_hook: float = 30.0
+    # A process whose linker was not listened to when it started is looked at in every poll so long.
+    acquaintance_seconds: float = 20.0
+    # How old a refresh may be that serves another subscriber.
+    stale_seconds: float = 0.1
+    max_remembered: int = 65_536
+
+
+UNCHANGED_COST = 0.2
+
+
+@dataclass(slots=True)
+class _Sweep:
+    """`whole`: read everybody's maps; else only those of processes never seen before."""
+
+    pids: deque[int]
+    whole: bool
+    doubts: int
+    linkers: set[FileKey] = field(default_factory=set)
 
 
 class LibraryWatch:
-    """Who maps files whose names begin with one of `prefixes`. One thread uses it."""
+    """See the module. One thread uses it. `hook_error` says why there is no hook."""
 
     def __init__(
         self,
-        *prefixes: str,
+        *,
         hook: Hook | None,
+        hook_error: UnavailableError | None = None,
         proc: Path = PROC,
         clock: Callable[[], float] = time.monotonic,
+        limits: Limits | None = None,
     ) -> None:
-        self._names = LibraryNames(*prefixes, *LINKERS)
+        self.hook_error = hook_error
+        self.limits = limits or Limits()
+        self.confirmed = 0
         self._hook = hook
         self._proc = proc
+        self._procfs = Procfs(proc)
         self._clock = clock
-        self._table = UserTable()
+        self._ends = Ends(proc)
+        self._subscriptions: list[Subscription] = []
+        self._names = LibraryNames()
+        self._linker_names = LibraryNames(*LINKERS)
+        self._known: dict[int, Process] = {}
+        self._mapped: dict[Process, tuple[Mapped, ...]] = {}
+        self._seen: dict[int, int] = {}
+        self._unreadable: set[int] = set()
         self._pending: dict[int, None] = {}
         self._new_linker: dict[int, float] = {}
-        self._next_scan = 0.0
-        self._known: dict[int, Process] = {}
-        self.unreadable = 0
+        self._threads: dict[Process, frozenset[int]] = {}
+        self._sweep: _Sweep | None = None
+        self._next_sweep = 0.0
+        self._allowance = float(self.limits.sweep_burst)
+        self._doubts = 0
+        self._served = 0
+        self._refreshed = clock()
+        self._due = True
+
+    def subscribe(self, *names: str) -> Subscription:
+        """Follow files of these names, too: beginnings, or globs (see LibraryNames)."""
+        subscription = Subscription(self, names)
+        self._subscriptions.append(subscription)
+        self._rename()
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Follow its files no longer."""
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
+            self._rename()
 
     @property
-    def processes(self) -> tuple[Process, ...]:
-        """The processes that map a watched library."""
-        return self._table.processes
+    def subscribers(self) -> int:
+        """How many there are."""
+        return len(self._subscriptions)
 
-    def files(self, process: Process) -> frozenset[FileKey]:
-        """The watched libraries of a process."""
-        return self._table.files(process)
+    @property
+    def unreadable(self) -> int:
+        """Processes whose maps may not be read."""
+        return len(self._unreadable)
 
-    def poll(self) -> Changes:
-        """Drain the hook, look at what it named, notice ends. The first call scans /proc."""
-        changes = Changes()
-        self._reap(changes)
+    @property
+    def deaf(self) -> str:
+        """Why execs are not heard, "" when they are."""
+        return self._hook.deaf if self._hook is not None else ""
+
+    def close(self) -> None:
+        """Detach everything."""
+        self._ends.close()
+        if self._hook is not None:
+            self._hook.close()
+
+    def serve(self, subscription: Subscription) -> None:
+        """Refresh, unless it was done for another subscriber a moment ago."""
+        waited = self._clock() - self._refreshed
+        stale = waited > self.limits.stale_seconds
+        if self._due or stale or subscription.served == self._served:
+            self.refresh()
+        subscription.served = self._served
+
+    def refresh(self) -> None:
+        """Notice ends, drain the hook, look at what it named, and go on with a sweep."""
         now = self._clock()
+        self._allow(now)
+        self._served += 1
+        self._threads.clear()
+        for process in self._ends.ended():
+            self._end(process)
         lost = False
         if self._hook is not None:
             pids, lost = self._hook.drain()
             self._pending.update(dict.fromkeys(pids))
-        if lost or now >= self._next_scan or len(self._pending) > MAX_PENDING:
-            self._scan(changes)
-        else:
-            self._look_at_pending(now, changes)
-            if changes.vanished:
-                # A forked process maps it too and touched no linker: see before letting go.
-                self._scan(changes)
-        kept = {key for key in changes.vanished if self._table.has(key)}
-        changes.vanished = [key for key in changes.vanished if key not in kept]
-        changes.appeared = [each for each in changes.appeared if each.key not in kept]
-        return changes
+        if lost or now >= self._next_sweep or len(self._pending) > self.limits.max_pending:
+            self._begin_sweep(whole=True)
+        self._look_at_pending(now)
+        self._go_on_sweeping()
+        if self._sweep is None and self._doubts > self.confirmed:
+            self._begin_sweep(whole=False)
+            self._go_on_sweeping()
 
-    def _look_at_pending(self, now: float, changes: Changes) -> None:
-        self._new_linker = {pid: until for pid, until in self._new_linker.items() if until > now}
-        self._pending.update(dict.fromkeys(self._new_linker))
-        for pid in list(self._pending)[:MAX_LOOKS_PER_POLL]:
-            del self._pending[pid]
-            self.look(pid, changes)
-
-    def look(self, pid: int, changes: Changes) -> tuple[Mapped, ...]:
-        """Look at one process now; returns what it maps, linkers included."""
+    def look(self, pid: int) -> tuple[Mapped, ...]:
+        """Look at one process now; returns what it maps for anybody, linkers included."""
         process = identify(pid, self._proc)
         before = self._known.get(pid)
         if before is not None and before != process:
-            self._end(before, changes)
+            self._end(before)
         if process is None:
             return ()
+        self._seen[pid] = process.start_ticks
         try:
             mapped = self._names.mapped_by(pid, self._proc)
         except PermissionError:
-            self.unreadable += 1
+            self._unreadable.add(pid)
             return ()
         except OSError:
             return ()
-        libraries = [each for each in mapped if not each.name.startswith(LINKERS)]
-        self._listen([each for each in mapped if each.name.startswith(LINKERS)])
-        self._update(process, libraries, changes)
+        self._unreadable.discard(pid)
+        linkers = [each for each in mapped if self._linker_names.match(each.name)]
+        self._listen(linkers)
+        self._update(process, tuple(each for each in mapped if each not in linkers))
         return mapped
 
-    def _update(self, process: Process, libraries: list[Mapped], changes: Changes) -> None:
-        if libraries and process.pid not in self._known:
-            self._known[process.pid] = process
-            changes.joined.append(process)
-        change = self._table.update(process, (each.key for each in libraries))
-        changes.appeared += [each for each in libraries if each.key in change.appeared]
-        changes.vanished += change.vanished
-        if not libraries and self._known.pop(process.pid, None) is not None:
-            changes.gone.append(process)  # it ran exec, or unloaded the library
+    def identify(self, pid: int) -> Process | None:
+        """The process that has this pid: as of the last refresh if it is watched, else read."""
+        return self._known.get(pid) or identify(pid, self._proc)
+
+    def threads(self, process: Process) -> frozenset[int]:
+        """The threads of a process, read once per refresh; empty when it is gone."""
+        found = self._threads.get(process)
+        if found is None:
+            found = threads(process.pid, self._proc)
+            if process.pid not in self._known and identify(process.pid, self._proc) != process:
+                found = frozenset()
+            self._threads[process] = found
+        return found
+
+    def example(self, key: FileKey, users: Iterable[Process]) -> Mapped:
+        """A file as one of its users maps it."""
+        process = min(users)
+        return next(each for each in self._mapped[process] if each.key == key)
+
+    def _rename(self) -> None:
+        wanted = [name for each in self._subscriptions for name in each.names.names]
+        self._names = LibraryNames(*dict.fromkeys([*wanted, *LINKERS]))
+        self._next_sweep = 0.0
+        self._due = True
+
+    def _allow(self, now: float) -> None:
+        self._due = False
+        passed = max(0.0, now - self._refreshed)
+        limit = float(self.limits.sweep_burst)
+        self._allowance = min(limit, self._allowance + passed * self.limits.sweep_rate)
+        self._refreshed = now
+
+    def _look_at_pending(self, now: float) -> None:
+        self._new_linker = {pid: until for pid, until in self._new_linker.items() if until > now}
+        self._pending.update(dict.fromkeys(self._new_linker))
+        for pid in list(itertools.islice(self._pending, self.limits.looks_per_poll)):
+            del self._pending[pid]
+            self.look(pid)
 
     def _listen(self, linkers: list[Mapped]) -> None:
         for linker in linkers:
+            if self._sweep is not None:
+                self._sweep.linkers.add(linker.key)
             if self._hook is not None and self._hook.add(linker):
-                self._new_linker[linker.pid] = self._clock() + ACQUAINTANCE_SECONDS
+                until = self._clock() + self.limits.acquaintance_seconds
+                self._new_linker[linker.pid] = until
 
-    def _scan(self, changes: Changes) -> None:
-        every = SCAN_SECONDS if self._hook is not None else SCAN_SECONDS_WITHOUT_HOOK
-        self._next_scan = self._clock() + every
-        self._pending.clear()
-        self.unreadable = 0
-        linkers: set[FileKey] = set()
-        for pid in Procfs(self._proc).pids():
-            mapped = self.look(pid, changes)
-            linkers.update(each.key for each in mapped if each.name.startswith(LINKERS))
-        if self._hook is not None:
-            self._hook.keep_only(linkers)
+    def _update(self, process: Process, libraries: tuple[Mapped, ...]) -> None:
+        if libraries and process.pid not in self._known:
+            self._known[process.pid] = process
+            self._ends.add(process)
+        if libraries:
+            self._mapped[process] = libraries
+            self._tell(process, libraries)
+        elif process in self._mapped:
+            self._end(process)
 
-    def _reap(self, changes: Changes) -> None:
-        for process in list(self._known.values()):
-            if identify(process.pid, self._proc) != process:
-                self._end(process, changes)
+    def _tell(self, process: Process, libraries: tuple[Mapped, ...]) -> None:
+        doubt = self._doubts + 1
+        for each in self._subscriptions:
+            if each.update(process, libraries, doubt):
+                self._doubts = doubt
 
-    def _end(self, process: Process, changes: Changes) -> None:
+    def _end(self, process: Process) -> None:
+        """It ended, or maps nothing of interest any more."""
         self._known.pop(process.pid, None)
-        changes.gone.append(process)
-        changes.vanished += self._table.remove(process).vanished
-        with contextlib.suppress(KeyError):
-            del self._new_linker[process.pid]
+        self._mapped.pop(process, None)
+        self._new_linker.pop(process.pid, None)
+        self._ends.discard(process)
+        self._tell(process, ())
+
+    def _begin_sweep(self, *, whole: bool) -> None:
+        if whole:
+            hooked = self._hook is not None
+            limits = self.limits
+            every = limits.sweep_seconds if hooked else limits.sweep_seconds_without_hook
+            self._next_sweep = self._clock() + every
+            self._pending.clear()
+        self._sweep = _Sweep(deque(self._procfs.pids()), whole, self._doubts)
+        if whole:
+            there = set(self._sweep.pids)
+            self._unreadable &= there
+            self._seen = {pid: start for pid, start in self._seen.items() if pid in there}
+
+    def _go_on_sweeping(self) -> None:
+        sweep = self._sweep
+        if sweep is None:
+            return
+        while sweep.pids and self._allowance >= 1:
+            pid = sweep.pids.popleft()
+            if not sweep.whole and self._is_seen(pid):
+                self._allowance -= UNCHANGED_COST
+                continue
+            self._allowance -= 1
+            self.look(pid)
+        if not sweep.pids:
+            self._sweep = None
+            self.confirmed = sweep.doubts
+            if sweep.whole and self._hook is not None:
+                self._hook.keep_only(sweep.linkers)
+
+    def _is_seen(self, pid: int) -> bool:
+        if len(self._seen) > self.limits.max_remembered:
+            self._seen.clear()
+        stat = self._procfs.stat(pid)
+        return stat is None or self._seen.get(pid) == stat.start_ticks

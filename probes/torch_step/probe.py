@@ -15,9 +15,7 @@ from engine.readings import Gone, ProbeStatus, Produced, Watched
 from probes.bpf.errors import UnavailableError
 from probes.bpf.loader import BpfObject, ProgramType, load
 from probes.bpf.trial import try_uprobe
-from probes.libraries.hook import LinkerHook
-from probes.libraries.maps import identify, is_thread
-from probes.libraries.watch import Changes, LibraryWatch
+from probes.libraries.shared import Changes, Subscription, subscribe
 from probes.torch_step.accounts import COUNTERS, Accounts, ThreadState, decode_key, encode_key
 from probes.torch_step.sites import Sites
 
@@ -40,8 +38,7 @@ class TorchStepProbe:
 
     def __init__(self) -> None:
         self._bpf: BpfObject | None = None
-        self._hook: LinkerHook | None = None
-        self._hook_error: UnavailableError | None = None
+        self._watch: Subscription | None = None
         self._emit: Callable[[Reading], None] = _nowhere
         self._off = ProbeStatus(self.name, "off", "not_started")
 
@@ -58,19 +55,15 @@ class TorchStepProbe:
             self.stop()
             self._off = error.status(self.name)
             return self._off
-        try:
-            self._hook = LinkerHook()
-        except UnavailableError as error:
-            self._hook_error = error
         self._sites = Sites(self._bpf, FUNCTION)
-        self._watch = LibraryWatch(LIBRARY, hook=self._hook)
+        self._watch = subscribe(LIBRARY)
         self.poll()
         return self.status()
 
     def poll(self) -> None:
         """Attach to libraries that appeared, let go of those that nobody maps."""
-        if self._bpf is not None:
-            self._apply(self._watch.poll())
+        if self._watch is not None:
+            self._apply(self._watch, self._watch.poll())
 
     def produced(self) -> Produced:
         """Entries and exits that the kernel saw."""
@@ -85,77 +78,81 @@ class TorchStepProbe:
 
     def collect(self) -> None:
         """Emit what every watched process did since the last call."""
-        if self._bpf is None:
+        watch = self._watch
+        if watch is None:
             return
         # Before the map is read: a wait that begins in between is then zero, never negative.
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         threads = self._read()
         changes = Changes()
-        for pid in threads.keys() - {process.pid for process in self._watch.processes}:
-            self._watch.look(pid, changes)  # forked from a watched one, so no linker told of it
-        self._apply(changes)
-        for process in self._watch.processes:
-            self._settle(process, threads.pop(process.pid, {}), now)
+        for pid in threads.keys() - {process.pid for process in watch.processes}:
+            watch.look(pid, changes)  # forked from a watched one, so no linker told of it
+        self._apply(watch, changes)
+        for process in watch.processes:
+            self._settle(watch, process, threads.pop(process.pid, {}), now)
         for pid, orphans in threads.items():
-            owner = identify(pid)
+            owner = watch.identify(pid)
             if owner is not None:  # it runs, though its maps may not be read
-                self._settle(owner, orphans, now)
+                self._settle(watch, owner, orphans, now)
             else:
                 self._close(pid, None, orphans, now)
 
     def status(self) -> ProbeStatus:
         """The present state."""
-        if self._bpf is None:
+        watch = self._watch
+        if watch is None:
             return self._off
-        if self._hook_error is not None:
-            return self._hook_error.status(self.name, "degraded")
+        if watch.hook_error is not None:
+            return watch.hook_error.status(self.name, "degraded")
         if self._sites.problem:
             return self._sites.status(self.name)
-        if self._hook is not None and self._hook.deaf:
-            detail = f"new processes of new containers are found late: {self._hook.deaf}"
+        if watch.deaf:
+            detail = f"new processes of new containers are found late: {watch.deaf}"
             return ProbeStatus(self.name, "degraded", "no_tracepoint", detail)
-        return ProbeStatus(self.name, "attached", "", self._detail())
+        return ProbeStatus(self.name, "attached", "", self._detail(watch))
 
     def stop(self) -> None:
         """Detach."""
-        for part in (self._bpf, self._hook):
+        for part in (self._bpf, self._watch):
             if part is not None:
                 part.close()
         if self._bpf is not None:
             self._off = ProbeStatus(self.name, "off", "stopped", "the agent is stopping")
-        self._bpf = self._hook = None
+        self._bpf = self._watch = None
 
-    def _detail(self) -> str:
-        count = len(self._watch.processes)
+    def _detail(self, watch: Subscription) -> str:
+        count = len(watch.processes)
         detail = f"processes: {count}, files of {LIBRARY}: {self._sites.count}"
         if self._accounts.abandoned_total:
             detail += f", entries that had no exit: {self._accounts.abandoned_total}"
-        if self._watch.unreadable:
-            detail += f", processes that cannot be read: {self._watch.unreadable}"
+        if watch.unreadable:
+            detail += f", processes that cannot be read: {watch.unreadable}"
         return detail
 
-    def _apply(self, changes: Changes) -> None:
+    def _apply(self, watch: Subscription, changes: Changes) -> None:
         for mapped in changes.appeared:
             self._sites.attach(mapped)
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        # The dead first: one that joined may have the pid of one that is gone.
+        threads = self._read() if changes.gone else {}
+        for process in changes.gone:
+            self._close(process.pid, process, threads.get(process.pid, {}), now)
+            self._emit(Gone(process))
         for process in changes.joined:
             self._accounts.open_process(process.pid, now)
-            waits = self._sites.sees_waits(self._watch.files(process))
+            waits = self._sites.sees_waits(watch.files(process))
             self._emit(Watched(process, COUNTERS if waits else COUNTERS[:1], LIBRARY))
-        if changes.gone:
-            threads = self._read()
-            for process in changes.gone:
-                self._close(process.pid, process, threads.get(process.pid, {}), now)
-                self._emit(Gone(process))
         for key in changes.vanished:
             self._sites.detach(key)
 
-    def _settle(self, process: Process, threads: dict[int, ThreadState], now: int) -> None:
+    def _settle(
+        self, watch: Subscription, process: Process, threads: dict[int, ThreadState], now: int
+    ) -> None:
         length = self._accounts.length(process.pid, now)
-        ended = frozenset(tid for tid in threads if not is_thread(process.pid, tid))
+        ended = frozenset(threads.keys() - watch.threads(process)) if threads else frozenset()
         interval = self._accounts.settle(process.pid, threads, ended, now)
         self._forget(process.pid, ended)
-        waits = self._sites.sees_waits(self._watch.files(process))
+        waits = self._sites.sees_waits(watch.files(process))
         levels = interval.levels(process, length, waits=waits)
         for reading in (*interval.readings(process), *levels):
             self._emit(reading)

@@ -3,81 +3,25 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-import pytest
-
 from engine.readings import Process
-from probes.libraries.maps import FileKey, LibraryNames, Mapped, identify, open_mapped
-from probes.libraries.watch import MAX_LOOKS_PER_POLL, SCAN_SECONDS, LibraryWatch
+from probes.libraries.maps import FileKey, LibraryNames, identify, open_mapped
+from probes.libraries.watch import Limits
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tests.probes.libraries.conftest import Machine
 
+NAME = "libtorch_cpu.so"
 TORCH = "/venv/torch/lib/libtorch_cpu.so"
 LINKER = "/lib64/ld-linux-x86-64.so.2"
 PLAIN = [(LINKER, 7), ("/lib/libc.so.6", 8)]
 TRAINING = [*PLAIN, (TORCH, 9)]
 
 
-class Machine:
-    """A /proc on disk, a clock, and a hook that says what it is told to."""
-
-    def __init__(self, proc: Path) -> None:
-        self.proc = proc
-        self.now = 100.0
-        self.named: set[int] = set()
-        self.lost = False
-        self.linkers: set[FileKey] = set()
-
-    def runs(self, pid: int, libraries: list[tuple[str, int]], start: int = 1) -> None:
-        folder = self.proc / str(pid)
-        folder.mkdir(exist_ok=True)
-        stat = f"{pid} (a (strange) name) S 1 " + "0 " * 17 + f"{start} 0 0\n"
-        (folder / "stat").write_text(stat)
-        lines = ["00400000-00452000 r-xp 00000000 08:02 173521      /usr/bin/dbus daemon"]
-        for index, (path, inode) in enumerate(libraries):
-            for part in range(2):
-                region = f"7f{index}{part}0000-7f{index}{part}ffff"
-                lines.append(f"{region} r-xp 00000000 fe:00 {inode}      {path}")
-        (folder / "maps").write_text(
-            "\n".join([*lines, "7ffd0000-7ffe0000 rw-p 0 00:00 0 [stack]"])
-        )
-
-    def ends(self, pid: int) -> None:
-        for name in ("stat", "maps"):
-            (self.proc / str(pid) / name).unlink()
-        (self.proc / str(pid)).rmdir()
-
-    def add(self, linker: Mapped) -> bool:
-        fresh = linker.key not in self.linkers
-        self.linkers.add(linker.key)
-        return fresh
-
-    def keep_only(self, linkers: set[FileKey]) -> None:
-        self.linkers &= linkers
-
-    def drain(self) -> tuple[set[int], bool]:
-        named, self.named = self.named, set()
-        lost, self.lost = self.lost, False
-        return named, lost
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-    def watch(self, *, hooked: bool = True) -> LibraryWatch:
-        hook = self if hooked else None
-        return LibraryWatch("libtorch_cpu.so", hook=hook, proc=self.proc, clock=lambda: self.now)
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
-
-
 def test_the_first_poll_finds_what_runs_already(machine: Machine) -> None:
     machine.runs(1, PLAIN)
     machine.runs(20, TRAINING)
     machine.runs(21, TRAINING)
-    changes = machine.watch().poll()
+    changes = machine.shared().subscribe(NAME).poll()
     assert changes.joined == [Process(20, 1), Process(21, 1)]
     assert [(each.path, each.key) for each in changes.appeared] == [(TORCH, FileKey("fe:00", 9))]
     assert machine.linkers == {FileKey("fe:00", 7)}
@@ -85,7 +29,7 @@ def test_the_first_poll_finds_what_runs_already(machine: Machine) -> None:
 
 def test_afterwards_only_processes_that_the_hook_names_are_looked_at(machine: Machine) -> None:
     machine.runs(1, PLAIN)
-    watch = machine.watch()
+    watch = machine.shared().subscribe(NAME)
     watch.poll()
     machine.now += 60
     machine.runs(30, TRAINING)
@@ -95,7 +39,7 @@ def test_afterwards_only_processes_that_the_hook_names_are_looked_at(machine: Ma
 
 
 def test_when_the_hook_lost_some_everything_is_scanned(machine: Machine) -> None:
-    watch = machine.watch()
+    watch = machine.shared().subscribe(NAME)
     watch.poll()
     machine.runs(30, TRAINING)
     machine.lost = True
@@ -103,7 +47,7 @@ def test_when_the_hook_lost_some_everything_is_scanned(machine: Machine) -> None
 
 
 def test_without_a_hook_the_scan_repeats(machine: Machine) -> None:
-    watch = machine.watch(hooked=False)
+    watch = machine.shared(hooked=False).subscribe(NAME)
     watch.poll()
     machine.runs(30, TRAINING)
     assert watch.poll().joined == []
@@ -114,7 +58,7 @@ def test_without_a_hook_the_scan_repeats(machine: Machine) -> None:
 def test_the_end_of_the_last_user_makes_the_file_vanish(machine: Machine) -> None:
     machine.runs(20, TRAINING)
     machine.runs(21, TRAINING)
-    watch = machine.watch()
+    watch = machine.shared().subscribe(NAME)
     watch.poll()
     machine.ends(20)
     changes = watch.poll()
@@ -126,7 +70,7 @@ def test_the_end_of_the_last_user_makes_the_file_vanish(machine: Machine) -> Non
 
 def test_a_forked_child_that_no_linker_told_of_keeps_the_file(machine: Machine) -> None:
     machine.runs(20, TRAINING)
-    watch = machine.watch()
+    watch = machine.shared().subscribe(NAME)
     watch.poll()
     machine.runs(25, TRAINING)
     machine.ends(20)
@@ -138,7 +82,7 @@ def test_a_forked_child_that_no_linker_told_of_keeps_the_file(machine: Machine) 
 
 def test_a_pid_that_is_used_again_is_another_process(machine: Machine) -> None:
     machine.runs(20, TRAINING, start=1)
-    watch = machine.watch()
+    watch = machine.shared().subscribe(NAME)
     watch.poll()
     machine.runs(20, TRAINING, start=5)
     machine.named = {20}
@@ -148,7 +92,7 @@ def test_a_pid_that_is_used_again_is_another_process(machine: Machine) -> None:
 
 def test_a_process_that_runs_another_program_is_gone(machine: Machine) -> None:
     machine.runs(20, TRAINING)
-    watch = machine.watch()
+    watch = machine.shared().subscribe(NAME)
     watch.poll()
     machine.runs(20, PLAIN)
     machine.named = {20}
@@ -158,7 +102,7 @@ def test_a_process_that_runs_another_program_is_gone(machine: Machine) -> None:
 def test_a_process_with_an_unknown_linker_is_looked_at_until_its_libraries_are_loaded(
     machine: Machine,
 ) -> None:
-    watch = machine.watch()
+    watch = machine.shared().subscribe(NAME)
     watch.poll()
     machine.runs(40, [("/lib/ld-musl-x86_64.so.1", 77)])
     machine.named = {40}
@@ -169,22 +113,22 @@ def test_a_process_with_an_unknown_linker_is_looked_at_until_its_libraries_are_l
 
 
 def test_a_storm_of_starts_is_worked_off_a_bounded_number_at_a_time(machine: Machine) -> None:
-    watch = machine.watch()
+    watch = machine.shared().subscribe(NAME)
     watch.poll()
-    pids = range(100, 100 + MAX_LOOKS_PER_POLL + 5)
+    pids = range(100, 100 + Limits().looks_per_poll + 5)
     for pid in pids:
         machine.runs(pid, [(TORCH, 9)])
     machine.named = set(pids)
-    assert len(watch.poll().joined) == MAX_LOOKS_PER_POLL
+    assert len(watch.poll().joined) == Limits().looks_per_poll
     assert len(watch.poll().joined) == 5
 
 
 def test_linkers_that_nobody_maps_any_more_are_let_go_at_the_next_scan(machine: Machine) -> None:
     machine.runs(40, PLAIN)
-    watch = machine.watch()
+    watch = machine.shared().subscribe(NAME)
     watch.poll()
     machine.ends(40)
-    machine.now += SCAN_SECONDS + 1
+    machine.now += Limits().sweep_seconds + 1
     watch.poll()
     assert machine.linkers == set()
 
