@@ -1,8 +1,8 @@
 """Evidence: what an alert's task did that explains the alert.
 
 Five entries at most, from the events and the per-rank series of the alert's `task_id` over
-[active_at - 5 m, now]: connections that retransmitted, slow calls, and, for alerts about waiting,
-how long each rank waited. Never labels, never part of the fingerprint.
+[active_at - 5 m, now]: processes that were killed, connections that retransmitted, slow calls, and,
+for alerts about waiting, how long each rank waited. Never labels, never part of the fingerprint.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ BEFORE_MS = 300_000
 RETRANSMIT = "tcp_retransmit"
 CONNECTION_FIELDS = ("comm", "src", "sport", "dst", "dport")
 CALL_FIELDS = ("comm", "lib", "call", "op")
+ENDS = frozenset({"process_killed", "oom_kill"})
+END_FIELDS = ("comm", "signal", "sender_comm")
 WAIT_RATIO = "comm_wait_ratio"
 
 
@@ -87,7 +89,7 @@ class EvidenceCollector:
     def _entries(
         self, fold: _Fold, task_id: str, now_ms: int, queryable: Queryable
     ) -> tuple[EvidenceEntry, ...]:
-        entries = _connections(fold.connections) + _slow_calls(fold.calls)
+        entries = _ends(fold.ends) + _connections(fold.connections) + _slow_calls(fold.calls)
         if self._waits and len(entries) < MAX_ENTRIES:
             start_ms = max(fold.active_at_ms, now_ms - BEFORE_MS)
             entries += _waits(task_id, start_ms, now_ms, queryable)
@@ -112,6 +114,7 @@ class _Fold:
     active_at_ms: int
     connections: dict[Hashable, _Tally] = field(default_factory=dict)
     calls: dict[Hashable, _Tally] = field(default_factory=dict)
+    ends: dict[Hashable, _Tally] = field(default_factory=dict)
     _seen_ms: int | None = None
 
     def add(self, events: EventSource, task_id: str, now_ms: int) -> None:
@@ -123,6 +126,8 @@ class _Fold:
                 continue
             if event.kind == RETRANSMIT:
                 _count(self.connections, event, CONNECTION_FIELDS)
+            elif event.kind in ENDS:
+                _count(self.ends, event, END_FIELDS)
             elif any(name == "seconds" for name, _ in event.fields):
                 _count(self.calls, event, CALL_FIELDS)
         self._seen_ms = now_ms
@@ -138,6 +143,14 @@ def _count(tallies: dict[Hashable, _Tally], event: TaskEvent, names: Sequence[st
     tally.seconds += seconds if isinstance(seconds, int | float) else 0.0
     tally.first_ms = min(tally.first_ms, event.time_ms)
     tally.last_ms = max(tally.last_ms, event.time_ms)
+
+
+def _ends(found: dict[Hashable, _Tally]) -> list[EvidenceEntry]:
+    """One entry per process that did not end by itself, the first first: others follow from it."""
+    tallies = sorted(found.values(), key=lambda tally: (tally.first_ms, *_identity(tally, ())))
+    return [
+        _entry(tally, END_FIELDS, {"event": tally.event.kind}) for tally in tallies[:MAX_ENTRIES]
+    ]
 
 
 def _connections(found: dict[Hashable, _Tally]) -> list[EvidenceEntry]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+PROBES_READY = "probes_ready"
+"""Kind of the event from which the events of a node are counted: every probe has started."""
+
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 FieldValue: TypeAlias = str | int | float
 
@@ -56,7 +59,8 @@ class Event:
     """One thing that happened: a retransmit with its 4-tuple, a slow call.
 
     `time_ms`: unix milliseconds. `fields`: evidence fields by name (`src`, `sport`,
-    `dst`, `dport`, `comm`, ...), JSON scalars only.
+    `dst`, `dport`, `comm`, ...), JSON scalars only. The aggregator adds `sequence`: how many events
+    of this node it has taken since `probes_ready`, an order that no clock can spoil.
     """
 
     kind: str

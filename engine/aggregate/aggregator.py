@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.aggregate.identity import Owner, TaskDirectory
 from engine.flush import Flush, TaskEvent
-from engine.readings import Count, Event, Gone, Level, Process, Watched
+from engine.readings import PROBES_READY, Count, Event, Gone, Level, Process, Watched
 from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class Aggregator:
     max_events: int = 10_000
     consumed: dict[tuple[str, str], int] = field(default_factory=dict)
     dropped_events: dict[tuple[str, str], int] = field(default_factory=dict)
-    _events: list[tuple[Event, Owner]] = field(default_factory=list)
+    _events: list[tuple[Event, Owner, int]] = field(default_factory=list)
+    _sequence: int = 0
     _members: dict[str, set[Process]] = field(default_factory=dict)
     _owners: dict[Process, Owner] = field(default_factory=dict)
     _graves: dict[Process, tuple[Owner, int]] = field(default_factory=dict)
@@ -80,9 +81,9 @@ class Aggregator:
                 task_id=owner.task_id,
                 rank=owner.rank,
                 pid=event.process.pid if event.process else 0,
-                fields=event.fields,
+                fields=(*event.fields, ("sequence", sequence)),
             )
-            for event, owner in self._events
+            for event, owner, sequence in self._events
         )
         self._events.clear()
         labels = tuple(label for label, _ in samples)
@@ -102,8 +103,12 @@ class Aggregator:
             key = (probe, event.stream)
             self.dropped_events[key] = self.dropped_events.get(key, 0) + max(1, event.weight)
             return
-        self._consume(probe, event)
-        self._events.append((event, self._owner(process)))
+        if event.weight:
+            self._consume(probe, event)
+        if event.kind == PROBES_READY:
+            self._sequence = 0
+        self._events.append((event, self._owner(process), self._sequence))
+        self._sequence += 1
 
     def _group(self, process: Process | None) -> tuple[str, str]:
         owner = self._owner(process)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine.aggregate.queue import FlushMark
 from engine.pipeline.stage import ignore_fault, start_stage
-from engine.readings import ProbeOptions, ProbeStatus, Produced
+from engine.readings import PROBES_READY, Event, ProbeOptions, ProbeStatus, Produced
 from rules.errors import StallwatchError
 from rules.slotted import dataclass, field
 
@@ -65,6 +65,7 @@ class Collector:
         try:
             for probe in self.probes:
                 self._attach(probe)
+            self.queue.put("agent", self._ready_event())
         finally:
             self._ready.set()
         try:
@@ -106,6 +107,12 @@ class Collector:
         self._each(drain)
         statuses = tuple(self.statuses[probe.name] for probe in self.probes)
         self.queue.mark(FlushMark(stamp_ms, tuple(produced), statuses))
+
+    def _ready_event(self) -> Event:
+        """What orders the events of a node, and those of nodes that were started one by one."""
+        attached = [name for name, status in self.statuses.items() if status.state != "off"]
+        fields = (("probes", ",".join(attached)), ("monotonic_seconds", time.monotonic()))
+        return Event(PROBES_READY, int(self.clock() * 1000), None, fields)
 
     def _next_flush(self) -> int:
         now_ms = int(self.clock() * 1000)

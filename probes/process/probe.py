@@ -13,6 +13,7 @@ from engine.aggregate.procfs import CLOCK_TICKS_PER_SECOND, Procfs
 from engine.readings import Count, Event, ProbeStatus, Process, Produced
 from probes.bpf import capabilities
 from probes.bpf.errors import UnavailableError
+from probes.clock.wall import unix_ms
 from probes.process.cgroups import CgroupNames
 from probes.process.kernel import ProcessProgram
 from probes.process.limits import ProcessSettings
@@ -120,15 +121,8 @@ class ProcessProbe:
             self._emit(Count(KILLED, process, 1.0, labels, weight=1, stream="ends"))
         if process is None and ending.kind == "killed":
             return  # nobody's process: counted, and no event for each that a shell ends
-        age_ms = (time.monotonic_ns() - ending.monotonic_ns) // 1_000_000
-        self._emit(
-            Event(
-                EVENT_KINDS[ending.kind],
-                int(time.time() * 1000) - age_ms,
-                process,
-                _fields(ending),
-            )
-        )
+        at_ms = unix_ms(ending.monotonic_ns)
+        self._emit(Event(EVENT_KINDS[ending.kind], at_ms, process, _fields(ending)))
 
     def _is_gone(self, pid: int) -> bool:
         return self._trust_pids and self._procfs.stat(pid) is None

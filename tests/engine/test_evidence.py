@@ -184,3 +184,24 @@ def test_a_window_that_forgets_gives_what_a_replay_of_everything_gives(
     result = replay([rules.file(group)], data.dataset(), 0, 900_000)
     assert list(result.alerts) == live.alerts
     assert sum(int(entry["retransmits"]) for entry in result.alerts[0].evidence) > 400
+
+
+def test_a_killed_process_comes_first_whatever_retransmitted_because_of_it(
+    rules: Rules, data: Data
+) -> None:
+    data.events = [
+        event(401, sport=1),
+        event(403, kind="oom_kill", rank="3", pid=9, signal="SIGKILL"),
+        event(404, kind="process_killed", rank="3", pid=9, signal="SIGKILL", sender_comm="kernel"),
+    ]
+    first, second, third = evidence(rules, data)
+    assert first == {
+        "rank": "3",
+        "pid": 9,
+        "signal": "SIGKILL",
+        "event": "oom_kill",
+        "first": 403.0,
+        "last": 403.0,
+    }
+    assert (second["event"], second["sender_comm"]) == ("process_killed", "kernel")
+    assert third["retransmits"] == 1

@@ -15,7 +15,7 @@ from engine.aggregate.fold import Fold
 from engine.aggregate.identity import Owner, TaskDirectory
 from engine.aggregate.procfs import Procfs
 from engine.labels import Labels
-from engine.readings import Count, Event, Gone, Level, Process, Watched
+from engine.readings import PROBES_READY, Count, Event, Gone, Level, Process, Watched
 from engine.series import stale_mask
 
 if TYPE_CHECKING:
@@ -171,7 +171,18 @@ def test_events_carry_their_owner_and_the_flush_they_came_with(aggregator: Aggre
     aggregator.add("tcp", Event("tcp_retransmit", 9_500, A1, (("sport", 80),)))
     (event,) = aggregator.flush(10_000).events
     assert (event.task_id, event.rank, event.pid, event.flush_ms) == ("a", "1", 2, 10_000)
-    assert event.fields == (("sport", 80),)
+    assert event.fields == (("sport", 80), ("sequence", 0))
+
+
+def test_events_are_numbered_from_the_moment_the_probes_were_ready(aggregator: Aggregator) -> None:
+    aggregator.add("tcp", Event("early", 9_000, None))
+    aggregator.add("agent", Event(PROBES_READY, 9_500, None))
+    aggregator.add("tcp", Event("first", 9_400, None))  # its clock was set back meanwhile
+    (early, ready, first) = aggregator.flush(10_000).events
+    aggregator.add("tcp", Event("second", 10_500, None))
+    (second,) = aggregator.flush(20_000).events
+    numbers = [dict(event.fields)["sequence"] for event in (early, ready, first, second)]
+    assert numbers == [0, 0, 1, 2]
 
 
 def test_the_number_of_series_is_bounded_and_refusals_are_counted() -> None:
