@@ -28,7 +28,10 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A counter grew by `delta` since the last reading. `process` None: the node itself."""
+    """A counter grew by `delta` since the last reading. `process` None: the node itself.
+
+    `whole_task`: it belongs to the process's task as a whole, to none of its ranks.
+    """
 
     metric: str
     process: Process | None
@@ -36,6 +39,7 @@ class Count:
     labels: Pairs = ()
     weight: int = 0
     stream: str = ""
+    whole_task: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,8 @@ class Aggregator:
         match reading:
             case Count(process=process):
                 self._consume(probe, reading)
-                self.fold.count(self._group(process), reading)
+                task_id, rank = self._group(process)
+                self.fold.count((task_id, "" if reading.whole_task else rank), reading)
             case Level(process=process):
                 self._consume(probe, reading)
                 self.fold.level(self._group(process), reading)

@@ -1,4 +1,4 @@
-"""Findings about the rest of the node: GPU library, PyTorch, state folder, port, clock."""
+"""Findings about the rest of the node: GPU library, RDMA, PyTorch, state folder, port, clock."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from probes.bpf import capabilities
 from probes.diagnosis.clock import read_clock
 from probes.diagnosis.finding import Finding
 from probes.gpu.nvml import Nvml, NvmlError, explain
+from probes.rdma import sysfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,7 @@ _LEAST_BYTES = 1 << 20
 def findings(config: Config) -> Iterator[Finding]:
     """Everything that is not the kernel's."""
     yield _nvml()
+    yield _rdma()
     yield _libtorch()
     yield _state_folder(config.state_dir)
     yield _port(config.listen)
@@ -48,6 +50,12 @@ def _nvml() -> Finding:
         return Finding("NVML", "degraded", error.detail, error.mend)
     finally:
         nvml.close()
+
+
+def _rdma() -> Finding:
+    if not sysfs.exists():
+        return Finding("RDMA", "degraded", *sysfs.ABSENT)
+    return Finding("RDMA", "ok", f"devices: {len(sysfs.look().devices)}")
 
 
 def _libtorch() -> Finding:

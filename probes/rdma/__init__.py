@@ -1,0 +1,1 @@
+"""What RDMA ports say of retransmission, congestion and errors, joined to the tasks on them."""
