@@ -26,9 +26,10 @@ class _Timex(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Discipline:
-    """`offset_seconds`: what the time daemon still has to correct. `error_seconds`: how far the
+    """What the kernel knows of the clock's discipline.
 
-    clock may be off, which the kernel raises by 0.5 ms a second until the daemon renews it.
+    `offset_seconds`: what the time daemon still has to correct. `error_seconds`: how far the clock
+    may be off, which the kernel raises by 0.5 ms a second until the daemon renews it.
     """
 
     synchronized: bool
