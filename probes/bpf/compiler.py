@@ -1,171 +1,193 @@
-"""Source to loaded programs, by bcc; nothing outside this module knows that bcc exists.
+"""Source to loaded programs, by bcc in a child process; nothing here imports bcc.
 
-bcc is used to compile, to create maps and to pass the verifier. Attaching, maps and counters are
-plain system calls (attachment.py, maps.py), so that a loader of precompiled objects has only this
-module's `build` to supply.
+One child serves all sources of a start and ends two seconds after the last. It is given no
+descriptor but its end of a socket, no environment but what finds programs and libraries, and no
+standard output. When it crashes, hangs or is killed, that source is refused and the next one gets
+a new child.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import errno
+import json
 import os
+import signal
+import socket
+import subprocess
+import sys
 import tempfile
 import threading
-import warnings
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import IO, Any
 
-from probes.bpf import capabilities, syscall
+from probes.bpf import passing
 from probes.bpf.errors import UnavailableError
-from probes.bpf.words.bcc import respell
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-KERNEL_STUBS = Path(__file__).with_name("kernel")
 MEND_BCC = "apt-get install python3-bpfcc (Fedora: dnf install python3-bcc), then make venv"
+IDLE_SECONDS = 2.0
+# A source takes 0.2 s, on an emulated machine a hundred times that.
+TIMEOUT_SECONDS = 120.0
+# A verifier's log can be megabytes, and its end holds the reason.
+MAX_WORDS_BYTES = 65536
+_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR", "ARCH")
+# The interpreter that runs, even where an upgrade replaced it or its path is closed to this user.
+_INTERPRETER = "/proc/self/exe"
+_CHILD = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]);"
+    " from probes.bpf.compile_child import main; main(int(sys.argv[1]))"
+)
 
-_stderr_lock = threading.Lock()
+
+class ChildError(Exception):
+    """The child ended, or did not answer in time; the text says which, and what it printed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
-    """Loaded programs by name and the module that owns them."""
+class Answer:
+    """What the child said, the descriptors it passed, and what was printed meanwhile."""
 
-    program_fds: dict[str, int]
-    module: Any
-    libbcc: Any
+    message: dict[str, Any]
+    fds: list[int]
+    chatter: str
 
-    def map_fd(self, name: str) -> int:
-        """The fd of a map. KeyError when the source declares none of that name."""
-        fd = int(self.libbcc.bpf_table_fd(self.module.module, name.encode()))
-        if fd < 0:
-            raise KeyError(name)
-        return fd
+
+class _Child:
+    """One process; used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
+        self._channel, theirs = socket.socketpair()
+        command = [sys.executable, "-I", "-S", "-W", "ignore", "-c", _CHILD]
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno()), json.dumps(sys.path)],
+                executable=_INTERPRETER,
+                stdin=subprocess.DEVNULL,
+                stdout=self._stderr,
+                stderr=self._stderr,
+                pass_fds=(theirs.fileno(),),
+                cwd="/",
+                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+                start_new_session=True,  # Ctrl-C is the agent's to answer
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, request: dict[str, Any], timeout_seconds: float) -> Answer:
+        """Raises ChildError, after which the child is gone."""
+        start = self._stderr.seek(0, os.SEEK_END)
+        self._channel.settimeout(timeout_seconds)
+        try:
+            passing.send(self._channel, request)
+            message, fds = passing.receive(self._channel)
+        except TimeoutError:
+            self.close(kill=True)
+            raise ChildError(f"it did not answer within {timeout_seconds:g} s") from None
+        except (OSError, EOFError):
+            words = self._read(start)
+            self.close()
+            raise ChildError(f"it {_ending(self._process.returncode)}: {words}") from None
+        return Answer(message, fds, self._read(start))
+
+    def _read(self, start: int) -> str:
+        end = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(start, end - MAX_WORDS_BYTES))
+        return self._stderr.read().decode(errors="replace")
+
+    def close(self, *, kill: bool = False) -> None:
+        """End it: at once, or when it sees that the channel is closed."""
+        if kill:
+            self._process.kill()
+        self._channel.close()
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            self._stderr.close()
+
+
+def _ending(status: int) -> str:
+    if status < 0:
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
+
+
+@dataclass(slots=True, eq=False)
+class Compiler:
+    """Starts the child when it is needed, and lets it go when it is not. Any thread may use it."""
+
+    idle_seconds: float = IDLE_SECONDS
+    timeout_seconds: float = TIMEOUT_SECONDS
+    _child: _Child | None = None
+    _timer: threading.Timer | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def pid(self) -> int | None:
+        """The child's, None while there is none."""
+        child = self._child
+        return None if child is None else child.pid
+
+    def ask(self, request: dict[str, Any]) -> Answer:
+        """Raises UnavailableError (compiler_died), with what the child said last."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            try:
+                return self._ask(request)
+            except ChildError as error:
+                self._child = None
+                raise UnavailableError(
+                    "compiler_died",
+                    f"the process that compiles is gone: {error}",
+                    "is there memory for it (150 MB)? The kernel's log tells who killed it",
+                ) from error
+            finally:
+                self._timer = threading.Timer(self.idle_seconds, self.close)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _ask(self, request: dict[str, Any]) -> Answer:
+        if self._child is not None:
+            # It may have been killed since the source before.
+            with contextlib.suppress(ChildError):
+                return self._child.ask(request, self.timeout_seconds)
+        try:
+            self._child = _Child()
+        except OSError as error:
+            raise ChildError(f"it cannot be started: {error}") from error
+        return self._child.ask(request, self.timeout_seconds)
 
     def close(self) -> None:
-        """Close programs and maps."""
-        self.module.close()
+        """Let the child go now."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if self._child is not None:
+                self._child.close()
+                self._child = None
 
 
-def import_bcc() -> Any:
-    """The bcc package, without the SyntaxWarnings of its old sources.
-
-    Raises UnavailableError (no_bcc).
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import bcc
-    except (ImportError, OSError, AttributeError) as error:
-        raise UnavailableError("no_bcc", f"bcc cannot be loaded: {error}", MEND_BCC) from error
-    if not hasattr(bcc, "BPF"):
-        raise UnavailableError(
-            "no_bcc", f"{bcc.__file__} is another package that is also called bcc", MEND_BCC
-        )
-    return bcc
+COMPILER = Compiler()
 
 
-def bcc_version() -> str:
-    """The version of the bcc that is found. Raises UnavailableError (no_bcc)."""
-    return str(getattr(import_bcc(), "__version__", "unknown"))
+@dataclass(frozen=True, slots=True)
+class Bcc:
+    """The bcc that is found: its version and file."""
+
+    version: str
+    file: str
 
 
-def build(path: Path, defines: Mapping[str, int | str], programs: Mapping[str, int]) -> Built:
-    """Compile and load `programs` (name to BPF_PROG_TYPE) of one source file.
-
-    Raises UnavailableError: no_bcc, compile or verifier, with the compiler's own words.
-    """
-    bcc = import_bcc()
-    from bcc.libbcc import lib
-
-    ring = capabilities.has_ring_buffer()
-    text = respell(path.read_text(encoding="utf-8"), ring=ring)
-    flags = _flags(defines, ring=ring)
-    module = None
-    with _captured_stderr() as chatter:
-        try:
-            with _environment(BCC_KERNEL_SOURCE=str(KERNEL_STUBS)):
-                module = bcc.BPF(text=text.encode(), cflags=flags)
-            # bcc would detach at exit in its own order and print tracebacks; closing is ours.
-            atexit.unregister(module.cleanup)
-            fds = {
-                name: module.load_func(name.encode(), kind).fd for name, kind in programs.items()
-            }
-        except Exception as error:  # bcc raises bare Exception
-            if module is not None:
-                atexit.unregister(module.donothing)
-                module.close()
-            raise _refusal(path, error, chatter(), compiled=module is not None) from error
-    return Built(fds, module, lib)
+def find_bcc(compiler: Compiler = COMPILER) -> Bcc:
+    """Raises UnavailableError (no_bcc, compiler_died)."""
+    message = compiler.ask({}).message
+    if "failed" in message:
+        raise no_bcc(message["words"])
+    return Bcc(message["version"], message["file"])
 
 
-def _flags(defines: Mapping[str, int | str], *, ring: bool) -> list[str]:
-    major, minor = syscall.kernel_release()
-    flags = [f"-DLINUX_VERSION_CODE={(major << 16) + (minor << 8)}"]
-    flags += ["-DSW_HAS_RING"] * ring
-    flags += ["-DSW_HAS_PROBE_READ_KERNEL"] * capabilities.has_probe_read_kernel()
-    return flags + [f"-D{name}={value}" for name, value in defines.items()]
-
-
-def _refusal(path: Path, error: Exception, chatter: str, *, compiled: bool) -> UnavailableError:
-    where = f"{path.parent.name}/{path.name}"
-    # Maps are made while bcc "compiles", so that a refusal can come in either half.
-    if "super-user" in str(error) or os.strerror(errno.EPERM) in chatter:
-        return UnavailableError(
-            "missing_capability",
-            f"the kernel refused to load {where}: operation not permitted",
-            "run as root on the host; in a container also --security-opt seccomp=unconfined",
-        )
-    if compiled:
-        return UnavailableError(
-            "verifier",
-            f"the kernel's verifier refused {where}: {error}: {_last_lines(chatter)}",
-            "please report this with the kernel version (uname -r)",
-        )
-    return UnavailableError(
-        "compile",
-        f"{where} does not compile: {_last_lines(chatter) or error}",
-        "please report this with the bcc version (stallwatch doctor)",
-    )
-
-
-def _last_lines(chatter: str, count: int = 3) -> str:
-    lines = [line.strip() for line in chatter.splitlines() if line.strip()]
-    errors = [line for line in lines if "error:" in line]
-    return " | ".join((errors or lines[-count:])[:count])
-
-
-@contextlib.contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _captured_stderr() -> Iterator[Any]:
-    """File descriptor 2 goes to a file meanwhile: LLVM and libbpf write there from C++."""
-    with _stderr_lock, tempfile.TemporaryFile() as file:
-        kept = os.dup(2)
-        os.dup2(file.fileno(), 2)
-
-        def read() -> str:
-            file.seek(0)
-            return file.read().decode(errors="replace")
-
-        try:
-            yield read
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+def no_bcc(words: str) -> UnavailableError:
+    """The reason when bcc cannot be imported."""
+    return UnavailableError("no_bcc", f"bcc cannot be loaded: {words}", MEND_BCC)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Reason: TypeAlias = Literal[
     "no_root",
     "no_bcc",
+    "no_headers",
     "missing_capability",
     "no_tracefs",
     "no_tracepoint",
@@ -21,6 +22,7 @@ Reason: TypeAlias = Literal[
     "old_kernel",
     "verifier",
     "compile",
+    "compiler_died",
     "lockdown",
     "pid_namespace",
     "library_absent",
@@ -43,3 +45,8 @@ class UnavailableError(StallwatchError):
     def status(self, probe: str, state: Literal["degraded", "off"] = "off") -> ProbeStatus:
         """The honest line about the probe that met this."""
         return ProbeStatus(probe, state, self.reason, self.detail, self.mend)
+
+    def polled(self, probe: str, how: str) -> ProbeStatus:
+        """The line about a probe that goes on by polling, `how` being what it polls."""
+        detail = f"{self.detail}; poller: {how}"
+        return ProbeStatus(probe, "degraded", "poller", detail, self.mend)

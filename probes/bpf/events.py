@@ -6,7 +6,7 @@ import ctypes
 import struct
 from typing import TYPE_CHECKING, Any, Protocol
 
-from probes.bpf import syscall
+from probes.bpf import libbpf, syscall
 from probes.bpf.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -29,12 +29,10 @@ class RingReader:
     """A BPF ring buffer, read through libbpf, which knows each architecture's barriers."""
 
     def __init__(self, events: Map) -> None:
-        from bcc.libbcc import _RINGBUF_CB_TYPE, lib
-
-        self._library: Any = lib
+        self._library = libbpf.library()
         self._records: list[bytes] = []
-        self._callback = _RINGBUF_CB_TYPE(self._take)  # libbpf keeps only the address
-        self._ring = lib.bpf_new_ringbuf(events.fd, self._callback, None)
+        self._callback = libbpf.ON_SAMPLE(self._take)  # libbpf keeps only the address
+        self._ring = self._library.bpf_new_ringbuf(events.fd, self._callback, None)
         if not self._ring:
             raise UnavailableError("attach_failed", f"the ring buffer {events.name} cannot be read")
 
@@ -59,13 +57,11 @@ class PerfReader:
     """Per-CPU perf buffers. `lost_total`: records that the kernel dropped, as it reports them."""
 
     def __init__(self, events: Map, pages: int) -> None:
-        from bcc import libbcc
-
-        self._library: Any = libbcc.lib
+        self._library = libbpf.library()
         self._records: list[bytes] = []
         self.lost_total = 0
-        self._callback = libbcc._RAW_CB_TYPE(self._take)  # noqa: SLF001 - bcc's only spelling
-        self._lost = libbcc._LOST_CB_TYPE(self._lose)  # noqa: SLF001
+        self._callback = libbpf.ON_RAW(self._take)
+        self._lost = libbpf.ON_LOST(self._lose)
         self._readers: list[Any] = []
         for cpu in range(syscall.possible_cpus()):
             reader = self._library.bpf_open_perf_buffer(

@@ -15,15 +15,17 @@ import enum
 import functools
 from typing import TYPE_CHECKING
 
-from probes.bpf import attachment, capabilities, compiler, syscall, tracefs
+from probes.bpf import attachment, bcc, capabilities, syscall, tracefs
+from probes.bpf.builder import Built, Left, Source, build_first
 from probes.bpf.events import EventReader, PerfReader, RingReader
 from probes.bpf.maps import Map
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from probes.bpf.attachment import Attachment
+    from probes.bpf.builder import Builder
 
 
 class ProgramType(enum.IntEnum):
@@ -35,10 +37,15 @@ class ProgramType(enum.IntEnum):
 
 
 class BpfObject:
-    """Loaded programs. One thread uses it; `close` detaches and frees everything."""
+    """Loaded programs. One thread uses it; `close` detaches and frees everything.
 
-    def __init__(self, built: compiler.Built) -> None:
+    `step`: what built them; `left`: the steps of the loader order that were left before it.
+    """
+
+    def __init__(self, built: Built, step: str = "", left: tuple[Left, ...] = ()) -> None:
         self._built = built
+        self.step = step
+        self.left = left
         self._maps: dict[str, Map] = {}
         self._attachments: list[Attachment] = []
         self._readers: list[EventReader] = []
@@ -74,7 +81,7 @@ class BpfObject:
         """
         if name not in self._maps:
             try:
-                self._maps[name] = Map(name, self._built.map_fd(name))
+                self._maps[name] = Map(name, self._built.map_fds[name])
             except OSError as error:
                 privileges = capabilities.read_privileges()
                 raise capabilities.explain_refusal(error, privileges) from error
@@ -116,14 +123,17 @@ def load(
     path: Path,
     programs: Mapping[str, ProgramType],
     defines: Mapping[str, int | str] | None = None,
+    builders: Sequence[Builder] | None = None,
 ) -> BpfObject:
-    """Compile, verify and load. Raises UnavailableError with the reason and the mend.
+    """Build, verify and load, by the first of `builders` that can.
 
-    The first call also removes what an agent that was killed left in uprobe_events.
+    Raises UnavailableError with the reason, the mend, and what each step met. The first call also
+    removes what an agent that was killed left in uprobe_events.
     """
     capabilities.require_bpf(capabilities.read_privileges())
     _remove_stale_once()
-    return BpfObject(compiler.build(path, defines or {}, {n: int(t) for n, t in programs.items()}))
+    source = Source(path, {name: int(kind) for name, kind in programs.items()}, defines or {})
+    return BpfObject(*build_first(source, builders or bcc.builders()))
 
 
 @functools.cache

@@ -113,7 +113,7 @@ def _preview(name: str, module: str) -> ProbeRow:
         source = import_module(module).__file__
         if source is not None and Path(source).with_name("program.bpf.c").exists():
             capabilities.require_bpf(capabilities.read_privileges())
-            compiler.import_bcc()
+            compiler.find_bcc()
         elif name == "gpu":
             Nvml().close()
     except (UnavailableError, NvmlError) as error:

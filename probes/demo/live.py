@@ -59,7 +59,7 @@ def require_privileges() -> None:
     require_tools()
     try:
         capabilities.require_bpf(capabilities.read_privileges())
-        compiler.import_bcc()
+        compiler.find_bcc()
     except UnavailableError as error:
         raise NotHereError(error.detail, error.mend) from None
 

@@ -6,7 +6,7 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from probes.bpf import capabilities, compiler, syscall, tracefs
+from probes.bpf import capabilities, compiler, headers, syscall, tracefs
 from probes.bpf.errors import UnavailableError
 from probes.bpf.loader import ProgramType, load
 from probes.bpf.tracepoint import read_format
@@ -115,16 +115,15 @@ def _tracepoint(category: str, event: str, fields: tuple[str, ...], loss: str) -
 
 def _bcc() -> Finding:
     try:
-        return Finding(
-            "bcc", "ok", f"{compiler.bcc_version()} from {compiler.import_bcc().__file__}"
-        )
+        found = compiler.find_bcc()
+        return Finding("bcc", "ok", f"{found.version} from {found.file}")
     except UnavailableError as error:
         return Finding("bcc", "no", error.detail, error.mend)
 
 
 def _headers() -> Finding:
-    modules = Path("/lib/modules") / platform.release() / "build"
-    seen = "present, and not used" if modules.exists() else "absent, and not needed"
+    found = headers.of_the_node()
+    seen = f"{found}, if the stub tree does not do" if found else "absent, and not needed"
     return Finding("kernel headers", "ok", f"{seen}: a stub tree is shipped")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from probes.bpf import capabilities, compiler, tracefs
+from probes.bpf import capabilities, headers, tracefs
 from probes.bpf.errors import UnavailableError
 from probes.bpf.loader import BpfObject, ProgramType, load
 
@@ -158,7 +158,7 @@ def test_without_the_uprobe_pmu_the_open_file_is_probed_whatever_its_name_means_
 def test_what_a_killed_agent_left_in_uprobe_events_is_removed() -> None:
     path, offset = _getppid()
     code = f"from probes.bpf import tracefs; tracefs.add_uprobe({path!r}, {offset}, 0)"
-    root = compiler.KERNEL_STUBS.parents[2]
+    root = headers.STUBS.parents[2]
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
     assert tracefs.remove_stale() >= 1
     listing = (tracefs.folder() / "uprobe_events").read_text(encoding="utf-8")
@@ -186,6 +186,12 @@ def test_a_program_that_the_verifier_refuses_says_so_and_prints_nothing(
         load(path, {"on_hit": ProgramType.TRACEPOINT})
     assert caught.value.reason == "verifier"
     assert capfd.readouterr().err == ""
+
+
+def test_the_compiler_is_never_loaded_into_this_process(source: Path) -> None:
+    _loaded(source, ProgramType.UPROBE).events("records", 1)
+    assert "bcc" not in sys.modules
+    assert "LLVM" not in Path("/proc/self/maps").read_text(encoding="utf-8")
 
 
 def test_a_uprobe_in_a_file_that_is_gone_is_a_reason(source: Path) -> None:
@@ -216,7 +222,7 @@ def test_the_stub_headers_serve_arm64_too() -> None:
         "flags = ['-DLINUX_VERSION_CODE=1', '-fcf-protection=none']\n"
         "assert BPF(text=text, cflags=flags).dump_func(b'f')\n"
     )
-    environment = {"ARCH": "arm64", "BCC_KERNEL_SOURCE": str(compiler.KERNEL_STUBS)}
+    environment = {"ARCH": "arm64", "BCC_KERNEL_SOURCE": str(headers.STUBS)}
     subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code], check=True, env={**os.environ, **environment}
     )
