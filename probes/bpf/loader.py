@@ -74,6 +74,11 @@ class BpfObject:
         self._attachments.remove(attached)
         attached.detach()
 
+    def release(self, attached: Attachment) -> Attachment:
+        """Leave the detaching of one program to the caller, who may do it in another thread."""
+        self._attachments.remove(attached)
+        return attached
+
     def map(self, name: str) -> Map:
         """A map of the source. KeyError when it declares none of that name.
 

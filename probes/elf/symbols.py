@@ -46,14 +46,14 @@ class Symbol:
         return self.address <= address < self.address + self.size
 
 
-def find_functions(image: Image, name: str) -> tuple[Symbol, ...]:
+def find_functions(image: Image, name: str, tables: tuple[str, ...] = TABLES) -> tuple[Symbol, ...]:
     """Functions whose demangled name without parameters is `name` (`c10d::Reducer::finalize`).
 
     All overloads, each address once, cold parts included (`.cold`, only where the file has a
     .symtab), lambdas inside the function not. The exported symbols come first; .symtab is read only
     when they lack the name. Raises ElfError.
     """
-    for table in TABLES:
+    for table in tables:
         found = {symbol.address: symbol for symbol in _matches(image, table, name)}
         if any(not symbol.cold for symbol in found.values()):
             return tuple(sorted(found.values()))

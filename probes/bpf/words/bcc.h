@@ -26,6 +26,39 @@
 #define sw_read_kernel(to, size, from) bpf_probe_read(to, size, from)
 #endif
 
+/* Copies from the memory of the process that is running. */
+#ifdef SW_HAS_PROBE_READ_KERNEL
+#define sw_read_user(to, size, from) bpf_probe_read_user(to, size, from)
+#else
+#define sw_read_user(to, size, from) bpf_probe_read(to, size, from)
+#endif
+
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+
+/*
+ * A user function's integer and pointer arguments at its entry, its result at an exit, for x86-64
+ * (System V ABI: rdi, rsi, rdx, rcx, r8, r9) and arm64 (AAPCS64: x0 to x5). An `int` leaves the upper
+ * half of its register undefined: cast to u32 or s32. Floating-point arguments are in none of them.
+ */
+#define SW_ARG1(ctx) ((u64)PT_REGS_PARM1(ctx))
+#define SW_ARG2(ctx) ((u64)PT_REGS_PARM2(ctx))
+#define SW_ARG3(ctx) ((u64)PT_REGS_PARM3(ctx))
+#define SW_ARG4(ctx) ((u64)PT_REGS_PARM4(ctx))
+#define SW_ARG5(ctx) ((u64)PT_REGS_PARM5(ctx))
+#define SW_ARG6(ctx) ((u64)PT_REGS_PARM6(ctx))
+#define SW_RETVAL(ctx) ((u64)PT_REGS_RC(ctx))
+#define SW_STACK_POINTER(ctx) ((u64)PT_REGS_SP(ctx))
+
+/* Copies the n-th (from 0) eight bytes of the arguments that are passed on the stack; 0: done. Which
+ * argument that is differs: x86-64 passes six in registers, arm64 eight. */
+#if defined(__aarch64__) || defined(__TARGET_ARCH_arm64)
+#define SW_STACK_ARG(to, ctx, n) sw_read_user(to, 8, (void *)(SW_STACK_POINTER(ctx) + 8 * (n)))
+#else
+#define SW_STACK_ARG(to, ctx, n) sw_read_user(to, 8, (void *)(SW_STACK_POINTER(ctx) + 8 * (n) + 8))
+#endif
+
 /* Every program has both: events after its filter, by stream, and losses, by reason. */
 #define SW_COUNTERS(streams, reasons)               \
 	SW_PERCPU_ARRAY(sw_produced, u64, streams); \

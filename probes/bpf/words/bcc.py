@@ -17,6 +17,13 @@ _CALLS = {
     "sw_update": (3, r"\1.update(\2, \3)"),
     "sw_insert": (3, r"\1.insert(\2, \3)"),
     "sw_delete": (2, r"\1.delete(\2)"),
+    "sw_add": (
+        3,
+        (
+            r"do { u32 index_ = \2; u64 *counter_ = \1.lookup(&index_);"
+            r" if (counter_) __sync_fetch_and_add(counter_, \3); } while (0)"
+        ),
+    ),
     # Atomic, because uprobe programs can be preempted in mid-addition.
     "sw_count": (
         2,
@@ -31,11 +38,25 @@ _RING_OUTPUT = r"\1.ringbuf_output(\3, sizeof(*(\3)), 1)"
 _PERF_OUTPUT = r"\1.perf_submit(\2, \3, sizeof(*(\3)))"
 
 
+# Headers of words lie beside this file; bcc rewrites only what is in the one text that it is given.
+_INCLUDE = re.compile(r'^#include "(\w+\.h)"$', re.MULTILINE)
+
+
 def respell(program: str, *, ring: bool) -> str:
-    """The whole source for bcc: declarations, then the program with its lines kept."""
+    """The whole source for bcc: declarations, then the program with its lines kept.
+
+    `#include "calls.h"` is replaced by that header of words.
+    """
+    program = _INCLUDE.sub(lambda found: _included(program, found), program)
     calls = {**_CALLS, "sw_output": (3, _RING_OUTPUT if ring else _PERF_OUTPUT)}
     for word, (count, template) in calls.items():
         pattern = rf"\b{word}\({','.join([_ARGUMENT] * count)}\)"
         program = re.sub(pattern, template, program)
     header = Path(__file__).with_name("bcc.h").read_text(encoding="utf-8")
     return f'{header}\n#line 1 "program.bpf.c"\n{program}'
+
+
+def _included(program: str, found: re.Match[str]) -> str:
+    text = Path(__file__).with_name(found[1]).read_text(encoding="utf-8")
+    following = program.count("\n", 0, found.start()) + 2
+    return f'#line 1 "{found[1]}"\n{text}#line {following} "program.bpf.c"'

@@ -21,3 +21,11 @@ def test_output_goes_to_a_ring_or_to_a_perf_buffer() -> None:
 def test_lines_are_kept_so_that_compiler_errors_point_at_the_source() -> None:
     program = "int a;\nint f(void *ctx)\n{\n\tsw_count(sw_lost, 1);\n\treturn 0;\n}\n"
     assert _body(program).count("\n") == program.count("\n")
+
+
+def test_a_header_of_words_is_put_in_and_the_lines_after_it_keep_their_numbers() -> None:
+    program = 'int a;\n#include "calls.h"\nint b;\n'
+    body = _body(program)
+    assert body.startswith('int a;\n#line 1 "calls.h"\n')
+    assert "call_threads.lookup(&key)" in body
+    assert body.endswith('\n#line 3 "program.bpf.c"\nint b;\n')

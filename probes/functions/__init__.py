@@ -1,0 +1,1 @@
+"""Probes at the entry and exits of functions in shared libraries, counted per process."""

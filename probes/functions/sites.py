@@ -1,0 +1,225 @@
+"""Which instructions of which library files are probed, for a set of functions."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from engine.readings import ProbeStatus
+from probes.bpf import capabilities
+from probes.bpf.errors import UnavailableError
+from probes.elf.image import ElfError
+from probes.functions.detaching import Detacher
+from probes.functions.places import find_places
+from probes.libraries.maps import FileKey, Mapped, open_mapped
+from rules.slotted import dataclass, field
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from probes.bpf.attachment import Attachment
+    from probes.bpf.loader import BpfObject
+    from probes.elf.image import Image
+    from probes.functions.function import Function
+    from probes.functions.places import Places
+
+# Every attachment takes the kernel 0.1 to 0.3 s to let go of when the agent stops.
+MAX_ATTACHMENTS = 4096
+# One file takes some milliseconds; what a storm of new files needs beyond this waits for `advance`.
+ATTACH_SECONDS = 0.25
+
+
+@dataclass(slots=True)
+class Site:
+    """A function in one file. `reason`: a stable word for what it lacks, "" for nothing."""
+
+    places: Places
+    attachments: list[Attachment] = field(default_factory=list)
+    reason: str = ""
+    detail: str = ""
+    mend: str = ""
+
+
+@dataclass(slots=True)
+class File:
+    """A library file that is mapped; `image` is kept open, so that it can be attached again."""
+
+    path: str
+    image: Image | None = None
+    sites: dict[str, Site] = field(default_factory=dict)
+    reason: str = ""
+    detail: str = ""
+    mend: str = ""
+
+    def complaints(self) -> list[tuple[str, str, str]]:
+        """(reason, detail, mend) of the file and its functions."""
+        parts: list[File | Site] = [self, *self.sites.values()]
+        return [(each.reason, each.detail, each.mend) for each in parts if each.reason]
+
+
+class FunctionSites:
+    """Attaches functions in each file that is mapped, by inode. One thread uses it.
+
+    `attach` works for at most ATTACH_SECONDS; call `advance` in every poll to go on. Detaching is
+    left to a thread; `close` waits for it.
+    """
+
+    def __init__(
+        self,
+        bpf: BpfObject,
+        functions: Sequence[Function],
+        *,
+        max_files: int = 256,
+        max_attachments: int = MAX_ATTACHMENTS,
+    ) -> None:
+        self._bpf = bpf
+        self._functions = {function.name: function for function in functions}
+        self._max_files = max_files
+        self._max_attachments = max_attachments
+        self._files: dict[FileKey, File] = {}
+        self._pending: deque[tuple[FileKey, str]] = deque()
+        self._suspended: set[str] = set()
+        self._detacher = Detacher()
+
+    @property
+    def count(self) -> int:
+        """Files with at least one probe."""
+        return sum(any(s.attachments for s in f.sites.values()) for f in self._files.values())
+
+    @property
+    def attachments(self) -> int:
+        """Probes that the kernel holds for us, those being detached included."""
+        held = sum(len(s.attachments) for f in self._files.values() for s in f.sites.values())
+        return held + self._detacher.pending
+
+    @property
+    def pending(self) -> int:
+        """Functions in files that `advance` has yet to attach."""
+        return len(self._pending)
+
+    @property
+    def problem(self) -> bool:
+        """Whether some file is not fully probed."""
+        return any(each.complaints() for each in self._files.values())
+
+    def status(self, probe: str) -> ProbeStatus:
+        """The line about the first file that is not fully probed; attached when there is none."""
+        for each in self._files.values():
+            for reason, detail, mend in each.complaints():
+                return ProbeStatus(probe, "degraded", reason, detail, mend)
+        return ProbeStatus(probe, "attached", "", f"files: {self.count}")
+
+    def attached(self, name: str) -> int:
+        """Files in which a function is probed."""
+        return sum(bool(site.attachments) for site in self._sites(name))
+
+    def absent(self, name: str) -> int:
+        """Files of its library in which a function was not found."""
+        return sum(not site.places.symbols for site in self._sites(name))
+
+    def timed(self, key: FileKey, name: str) -> bool:
+        """Whether entry and exits of a function are probed in a file: its calls have durations."""
+        site = self._files[key].sites.get(name) if key in self._files else None
+        return site is not None and bool(site.attachments) and site.places.exits_known
+
+    def attach(self, mapped: Mapped) -> None:
+        """Probe a file that got its first user; what goes wrong is kept for `status`."""
+        names = [n for n, f in self._functions.items() if mapped.name.startswith(f.library)]
+        if mapped.key in self._files or not names:
+            return
+        file = self._files[mapped.key] = File(mapped.path)
+        if len(self._files) > self._max_files:
+            file.reason = "too_many_libraries"
+            file.detail = f"more than {self._max_files} different files are in use"
+            return
+        try:
+            file.image = open_mapped(mapped)
+        except ElfError as error:
+            file.reason, file.detail = "unreadable_library", str(error)
+            if isinstance(error.__cause__, PermissionError):
+                file.mend = capabilities.MEND_OTHERS
+            return
+        self._pending.extend((mapped.key, name) for name in names)
+        self.advance()
+
+    def advance(self) -> None:
+        """Attach what was left over, for at most ATTACH_SECONDS."""
+        until = time.monotonic() + ATTACH_SECONDS
+        while self._pending and time.monotonic() < until:
+            key, name = self._pending.popleft()
+            if key in self._files:
+                self._place(self._files[key], self._functions[name])
+
+    def detach(self, key: FileKey) -> None:
+        """Let go of a file that nobody maps any more."""
+        file = self._files.pop(key, None)
+        if file is None:
+            return
+        for site in file.sites.values():
+            self._release(site)
+        if file.image is not None:
+            file.image.close()
+
+    def suspend(self, name: str) -> None:
+        """Detach a function in all files until `resume`."""
+        self._suspended.add(name)
+        for site in self._sites(name):
+            self._release(site)
+
+    def resume(self, name: str) -> None:
+        """Attach a suspended function again."""
+        if name in self._suspended:
+            self._suspended.discard(name)
+            for file in self._files.values():
+                if name in file.sites:
+                    self._probe(file, file.sites[name], self._functions[name])
+
+    def close(self) -> None:
+        """Detach everything and wait for it."""
+        for key in list(self._files):
+            self.detach(key)
+        self._pending.clear()
+        self._detacher.drain()
+
+    def _sites(self, name: str) -> list[Site]:
+        return [file.sites[name] for file in self._files.values() if name in file.sites]
+
+    def _place(self, file: File, function: Function) -> None:
+        if file.image is None:
+            return
+        try:
+            places = find_places(file.image, function)
+        except ElfError as error:
+            file.reason, file.detail = "unreadable_library", str(error)
+            return
+        site = file.sites[function.name] = Site(places)
+        site.reason, site.mend = places.reason, places.mend
+        site.detail = f"{file.path}: {places.detail}" if places.detail else ""
+        if function.name not in self._suspended:
+            self._probe(file, site, function)
+
+    def _probe(self, file: File, site: Site, function: Function) -> None:
+        """Exits first: a thread that enters before its exits are probed would stay open."""
+        if file.image is None or site.attachments:
+            return
+        plan = site.places.plan(function)
+        if self.attachments + len(plan) > self._max_attachments:
+            site.reason = "too_many_attachments"
+            site.detail = f"{file.path}: {function.name} needs {len(plan)} probes, and at most "
+            site.detail += f"{self._max_attachments} are attached"
+            return
+        # The agent's own pid, not self: the path must mean the same to whoever resolves it.
+        path = f"/proc/{os.getpid()}/fd/{file.image.fd}"
+        try:
+            for program, offset in plan:
+                site.attachments.append(self._bpf.attach_uprobe(program, path, offset))
+        except UnavailableError as error:
+            self._release(site)
+            site.reason, site.detail, site.mend = error.reason, error.detail, error.mend
+
+    def _release(self, site: Site) -> None:
+        """Entries first, so that calls in flight still find their exits."""
+        self._detacher.add(self._bpf.release(each) for each in reversed(site.attachments))
+        site.attachments = []

@@ -1,0 +1,71 @@
+"""A compiled library with functions that are called in every way that matters, and its caller."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+HERE = Path(__file__).parent
+
+
+class Program:
+    """A running caller: one command a line, each answered by one line."""
+
+    def __init__(self, path: Path) -> None:
+        self.process = subprocess.Popen(
+            [path], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.pid = int(self.read())
+
+    def read(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def do(self, word: str, first: int = 0, second: int = 0) -> str:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{word} {first} {second}\n")
+        self.process.stdin.flush()
+        return self.read()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture(scope="session")
+def caller(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The caller; libswcalls.so lies beside it."""
+    return build_caller(tmp_path_factory.mktemp("calls"))
+
+
+def build_caller(folder: Path) -> Path:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler for the stand-in")
+    library, program = folder / "libswcalls.so", folder / "caller"
+    shared = ["-shared", "-fPIC", "-Wl,-soname,libswcalls.so", "-o", str(library)]
+    subprocess.run([compiler, "-O2", *shared, str(HERE / "library.cc")], check=True)
+    linked = ["-pthread", "-ldl", f"-Wl,-rpath,{folder}", "-o", str(program)]
+    subprocess.run([compiler, "-O2", str(HERE / "caller.cc"), str(library), *linked], check=True)
+    return program
+
+
+@pytest.fixture
+def start(caller: Path) -> Iterator[Callable[[], Program]]:
+    """Start callers, and end them."""
+    programs: list[Program] = []
+
+    def run() -> Program:
+        programs.append(Program(caller))
+        return programs[-1]
+
+    yield run
+    for program in programs:
+        program.end()
