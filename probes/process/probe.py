@@ -16,6 +16,7 @@ from probes.bpf.errors import UnavailableError
 from probes.clock.wall import unix_ms
 from probes.process.cgroups import CgroupNames
 from probes.process.kernel import ProcessProgram
+from probes.process.known import KnownProcesses
 from probes.process.limits import ProcessSettings
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class ProcessProbe:
     def __init__(self, procfs: Procfs | None = None) -> None:
         self._procfs = procfs or Procfs()
         self._program: ProcessProgram | None = None
+        self._known: KnownProcesses | None = None
         self._emit: Callable[[Reading], None] = _nowhere
         self._off = ProbeStatus(self.name, "off", "not_started")
         self._groups = CgroupNames()
@@ -49,6 +51,7 @@ class ProcessProbe:
         known = {key: value for key, value in options.settings.items() if key != "enabled"}
         try:
             self._program = ProcessProgram(ProcessSettings.model_validate(known))
+            self._known = KnownProcesses()
         except UnavailableError as error:
             self._off = error.status(self.name)
         self._trust_pids = capabilities.sees_kernel_pids()
@@ -56,6 +59,8 @@ class ProcessProbe:
 
     def poll(self) -> None:
         """Hand on who ended."""
+        if self._known is not None:
+            self._known.poll()
         if self._program is not None:
             for ending in self._program.drain():
                 self._report(ending)
@@ -107,6 +112,9 @@ class ProcessProbe:
 
     def stop(self) -> None:
         """Detach."""
+        if self._known is not None:
+            self._known.close()
+            self._known = None
         if self._program is not None:
             self._program.close()
             self._program = None
@@ -128,14 +136,16 @@ class ProcessProbe:
         return self._trust_pids and self._procfs.stat(pid) is None
 
     def _identify(self, ending: Ending) -> Process | None:
-        """Whose end it is: a process that still has its entry and began before the signal."""
-        process = self._procfs.identify(ending.pid) if self._trust_pids else None
-        if process is None:
+        """Whose end it is: who has, or had, the pid and began before the signal."""
+        if not self._trust_pids:
             return None
+        present = self._procfs.identify(ending.pid)
+        known = [] if self._known is None else self._known.candidates(ending.pid)
         # Start times count from boot, suspended time included; the program's clock leaves it out.
         suspended_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
-        began_ns = process.start_ticks * 1_000_000_000 // CLOCK_TICKS_PER_SECOND
-        return process if began_ns <= ending.monotonic_ns + suspended_ns else None
+        until = (ending.monotonic_ns + suspended_ns) * CLOCK_TICKS_PER_SECOND // 1_000_000_000
+        candidates = ([] if present is None else [present]) + known
+        return next((each for each in candidates if each.start_ticks <= until), None)
 
 
 def _fields(ending: Ending) -> tuple[tuple[str, str | int], ...]:
