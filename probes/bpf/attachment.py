@@ -89,6 +89,28 @@ def attach_uprobe(program_fd: int, path: str, offset: int, pid: int = -1) -> Att
         raise _no_uprobe(path, offset, error) from error
 
 
+# Bit 0 of the kprobe PMU's config asks for a return probe (kernel/events/core.c).
+_RETURN_PROBE = 1
+
+
+def attach_kprobe(program_fd: int, function: str, *, at_return: bool = False) -> Attachment:
+    """Run a program when a function of the kernel is entered, or has returned.
+
+    A return probe is allowed here, unlike in user space: nothing in the kernel unwinds through it.
+    Raises UnavailableError: no_kprobe where the kernel has none, or not this function.
+    """
+    pmu = capabilities.kprobe_pmu()
+    if pmu is None:
+        raise UnavailableError("no_kprobe", "this kernel has no kprobes")
+    try:
+        return _perf(program_fd, pmu, _RETURN_PROBE if at_return else 0, path=function)
+    except PermissionError as error:
+        raise capabilities.explain_refusal(error, capabilities.read_privileges()) from error
+    except OSError as error:
+        detail = f"no kprobe on {function}: {error.strerror}"
+        raise UnavailableError("no_kprobe", detail) from error
+
+
 def _through_tracefs(program_fd: int, path: str, offset: int, pid: int) -> Attachment:
     event = _add_entry(path, offset)
     try:

@@ -164,6 +164,12 @@ def uprobe_pmu() -> int | None:
     return int(text) if text.isdigit() else None
 
 
+def kprobe_pmu() -> int | None:
+    """Type number of the kprobe PMU (kernel 4.17), None where there is none, or no kprobes."""
+    text = _read("/sys/bus/event_source/devices/kprobe/type", "")
+    return int(text) if text.isdigit() else None
+
+
 def has_probe_read_kernel() -> bool:
     """Whether programs may call bpf_probe_read_kernel (5.5)."""
     return syscall.kernel_release() >= (5, 5)

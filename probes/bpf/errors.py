@@ -19,6 +19,8 @@ Reason: TypeAlias = Literal[
     "no_tracefs",
     "no_tracepoint",
     "no_uprobe",
+    "no_kprobe",
+    "too_costly",
     "old_kernel",
     "verifier",
     "compile",

@@ -32,6 +32,7 @@ class ProgramType(enum.IntEnum):
     """BPF_PROG_TYPE_* of include/uapi/linux/bpf.h; a uprobe's program is of type kprobe."""
 
     UPROBE = 2
+    KPROBE = 2
     TRACEPOINT = 5
     RAW_TRACEPOINT = 17
 
@@ -64,6 +65,11 @@ class BpfObject:
         """`offset`: bytes into the file, not an address. Raises UnavailableError."""
         fd = self._built.program_fds[program]
         return self._keep(attachment.attach_uprobe(fd, path, offset, pid))
+
+    def attach_kprobe(self, program: str, function: str, *, at_return: bool = False) -> Attachment:
+        """On a function of the kernel. Raises UnavailableError."""
+        fd = self._built.program_fds[program]
+        return self._keep(attachment.attach_kprobe(fd, function, at_return=at_return))
 
     def _keep(self, attached: Attachment) -> Attachment:
         self._attachments.append(attached)

@@ -1,0 +1,1 @@
+"""How long the GPU driver's system calls take, and which fail."""
