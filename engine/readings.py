@@ -96,7 +96,21 @@ class Gone:
     process: Process
 
 
-Reading: TypeAlias = Count | Level | Event | Watched | Gone
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A process told a communication library its rank, in a group of `size` processes.
+
+    For ranks that no environment names: `torch.multiprocessing.spawn` sets RANK after the process
+    started. The environment comes first; of several groups the largest counts, of equally large
+    ones the first (subgroups number their members anew). `size` 0: not known.
+    """
+
+    process: Process
+    rank: int
+    size: int = 0
+
+
+Reading: TypeAlias = Count | Level | Event | Watched | Gone | Told
 
 
 @dataclass(frozen=True, slots=True)

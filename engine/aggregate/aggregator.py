@@ -12,17 +12,18 @@ import numpy as np
 
 from engine.aggregate.identity import Owner, TaskDirectory
 from engine.flush import Flush, TaskEvent
-from engine.readings import PROBES_READY, Count, Event, Gone, Level, Process, Watched
-from rules.slotted import dataclass, field
+from engine.readings import PROBES_READY, Count, Event, Gone, Level, Process, Told, Watched
+from rules.slotted import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.aggregate.fold import Fold
     from engine.labels import Labels
-    from engine.readings import Reading
+    from engine.readings import Pairs, Reading
 
 NO_TASK = Owner()
+TASK_INFO = "stallwatch_task_info"
 # How many flushes the owner of a dead process is remembered: TCP goes on for it for a while.
 GRAVE_FLUSHES = 6
 
@@ -43,6 +44,8 @@ class Aggregator:
     _sequence: int = 0
     _members: dict[str, set[Process]] = field(default_factory=dict)
     _owners: dict[Process, Owner] = field(default_factory=dict)
+    _told: dict[Process, Told] = field(default_factory=dict)
+    _metrics: dict[Process, dict[tuple[str, Pairs], None]] = field(default_factory=dict)
     _graves: dict[Process, tuple[Owner, int]] = field(default_factory=dict)
     _flushes: int = 0
 
@@ -59,17 +62,20 @@ class Aggregator:
             case Event(process=process):
                 self._event(probe, reading, process)
             case Watched(process=process, metrics=metrics, library=library):
-                owner = self._owner(process, library=bool(library))
-                if owner.task_id:
-                    self.fold.start((owner.task_id, owner.rank), metrics)
+                self._watch(process, metrics, library=bool(library))
+            case Told(process=process):
+                self._tell(process, reading)
             case Gone(process=process):
-                self._gone(process)
+                # It may only have let go of a library, or run another program.
+                if not self.directory.procfs.alive(process):
+                    self._gone(process)
 
     def flush(self, timestamp_ms: int, own: Iterable[tuple[Labels, float]] = ()) -> Flush:
         """Everything since the last flush, stamped `timestamp_ms`; `own` are the agent's metrics.
 
         The caller gives multiples of the flush interval, in order.
         """
+        self._inform()
         samples = [*self.fold.flush(), *own]
         self._reap()
         node = self.fold.base.get("node")
@@ -82,7 +88,7 @@ class Aggregator:
                 task_id=owner.task_id,
                 rank=owner.rank,
                 pid=event.process.pid if event.process else 0,
-                fields=(*event.fields, ("sequence", sequence)),
+                fields=(*event.fields, *owner.container.fields, ("sequence", sequence)),
             )
             for event, owner, sequence in self._events
         )
@@ -127,31 +133,87 @@ class Aggregator:
         known = self._owners.get(process)
         if known is not None and (known.task_id or not library):
             return known
-        owner = self._owners[process] = self.directory.lookup(process, library=library)
+        return self._settle(process, self.directory.lookup(process, library=library))
+
+    def _settle(self, process: Process, found: Owner) -> Owner:
+        """From now on a process counts for this owner; what was counted stays where it is."""
+        told = self._told.get(process)
+        if told is not None and found.task_id and not found.rank:
+            found = replace(found, rank=str(told.rank))
+        before = self._owners.get(process)
+        self._owners[process] = found
+        if before is not None and before.task_id != found.task_id:
+            self._leave(process, before.task_id)
+        if found.task_id:
+            self._members.setdefault(found.task_id, set()).add(process)
+            self.fold.revive(found.task_id)
+            self.fold.start((found.task_id, found.rank), self._metrics.get(process, ()))
+        return found
+
+    def _watch(
+        self, process: Process, metrics: Iterable[tuple[str, Pairs]], *, library: bool
+    ) -> None:
+        self._renew(process)
+        owner = self._owner(process, library=library)
+        if process in self._owners:
+            self._metrics.setdefault(process, {}).update(dict.fromkeys(metrics))
         if owner.task_id:
-            self._members.setdefault(owner.task_id, set()).add(process)
-            self.fold.revive(owner.task_id)
-        return owner
+            self.fold.start((owner.task_id, owner.rank), metrics)
+
+    def _tell(self, process: Process, told: Told) -> None:
+        before = self._told.get(process)
+        if before is not None and before.size >= told.size:
+            return
+        self._owner(process, library=True)
+        if process in self._owners:
+            self._told[process] = told
+            self._settle(process, self.directory.lookup(process, library=True))
+
+    def _renew(self, process: Process) -> None:
+        if process in self._owners and self.directory.renewed(process):
+            self._told.pop(process, None)
+            self._settle(process, self.directory.lookup(process))
+
+    def _inform(self) -> None:
+        """One sample a rank that says where it runs: as its oldest process does."""
+        speakers: dict[tuple[str, str], Process] = {}
+        for process, owner in self._owners.items():
+            if owner.task_id:
+                group = (owner.task_id, owner.rank)
+                speaker = speakers.setdefault(group, process)
+                if (process.start_ticks, process.pid) < (speaker.start_ticks, speaker.pid):
+                    speakers[group] = process
+        for group, process in speakers.items():
+            labels = self._owners[process].container.labels
+            self.fold.level(group, Level(TASK_INFO, process, 1.0, labels))
 
     def _gone(self, process: Process) -> None:
         owner = self._owners.pop(process, None)
         self.directory.forget(process)
+        self._told.pop(process, None)
+        self._metrics.pop(process, None)
         if owner is None:
             return
         self._graves[process] = (owner, self._flushes + GRAVE_FLUSHES)
-        members = self._members.get(owner.task_id)
+        self._leave(process, owner.task_id)
+
+    def _leave(self, process: Process, task_id: str) -> None:
+        members = self._members.get(task_id)
         if members is None:
             return
         members.discard(process)
         if not members:
-            del self._members[owner.task_id]
-            self.fold.end(owner.task_id)
+            del self._members[task_id]
+            self.fold.end(task_id)
 
     def _reap(self) -> None:
         """Find the dead ourselves: a probe that was off at the time cannot tell."""
         procfs = self.directory.procfs
-        for process in [p for p in self._owners if not procfs.alive(p)]:
-            self._gone(process)
+        for process in list(self._owners):
+            if procfs.alive(process):
+                self._renew(process)
+            else:
+                self._gone(process)
         self._flushes += 1
         for process in [p for p, (_, until) in self._graves.items() if until < self._flushes]:
             del self._graves[process]

@@ -7,9 +7,9 @@ scheduler's, the launcher's, the rendezvous', the container's, the process group
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import TYPE_CHECKING
 
+from engine.aggregate.containers import Container, container_of, named
 from engine.aggregate.procfs import CLOCK_TICKS_PER_SECOND, Procfs
 from rules.slotted import dataclass, field
 
@@ -23,38 +23,32 @@ MAX_CHARACTERS = 200
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 MPI_VARIABLES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
 
-_ID = r"(?P<id>[0-9a-f]{64})"
-_POD = re.compile(
-    r"kubepods[^/]*/.*?pod(?P<uid>[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}"
-    r"[-_][0-9a-f]{12}|[0-9a-f]{32})"
-)
-# cgroup shapes of Docker, containerd's CRI plugin and podman; systemd and cgroupfs drivers.
-_CONTAINERS = (
-    re.compile(rf"/docker-{_ID}\.scope"),
-    re.compile(rf"/docker/{_ID}"),
-    re.compile(rf"cri-containerd[-:]{_ID}"),
-    re.compile(rf"/libpod-{_ID}(?:\.scope)?"),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who a process is for the series: its task ("" for none), rank ("" unknown) and name."""
+    """Who a process is for the series: its task ("" for none), rank ("" unknown) and name.
+
+    `container`: where it runs, which labels `stallwatch_task_info` and events only.
+    """
 
     task_id: str = ""
     rank: str = ""
     comm: str = ""
+    container: Container = field(default_factory=Container)
 
 
 @dataclass(slots=True)
 class TaskDirectory:
     """Finds owners in /proc and remembers them; a process is asked about once.
 
-    One that maps a watched library is asked again, since only then its group may be a task.
+    One that maps a watched library is asked again, since only then its group may be a task, and so
+    is one that runs another program (exec): its environment is another.
     """
 
     procfs: Procfs = field(default_factory=Procfs)
     _owners: dict[Process, Owner] = field(default_factory=dict)
+    _images: dict[Process, bytes] = field(default_factory=dict)
+    _libraries: set[Process] = field(default_factory=set)
     _rendezvous: dict[str, tuple[str, set[Process]]] = field(default_factory=dict)
 
     def lookup(self, process: Process, *, library: bool = False) -> Owner:
@@ -62,34 +56,50 @@ class TaskDirectory:
         known = self._owners.get(process)
         if known is not None and (known.task_id or not library):
             return known
-        owner = self._read(process, library=library)
+        if library:
+            self._libraries.add(process)
+        owner = self._read(process)
         if owner is None:
             return known or Owner()
         self._owners[process] = owner
         return owner
 
+    def renewed(self, process: Process) -> bool:
+        """Whether it runs another program since it was read; then `lookup` reads it again."""
+        before = self._images.get(process)
+        stat = self.procfs.stat(process.pid) if before is not None else None
+        if stat is None or stat.start_ticks != process.start_ticks or stat.image == before:
+            return False
+        self._owners.pop(process, None)
+        return True
+
     def forget(self, process: Process) -> None:
         """The process is gone; its pid may come back as another."""
         self._owners.pop(process, None)
+        self._images.pop(process, None)
+        self._libraries.discard(process)
         for address, (_, members) in list(self._rendezvous.items()):
             members.discard(process)
             if not members:
                 del self._rendezvous[address]
 
-    def _read(self, process: Process, *, library: bool) -> Owner | None:
+    def _read(self, process: Process) -> Owner | None:
         stat = self.procfs.stat(process.pid)
         if stat is None or stat.start_ticks != process.start_ticks:
             return None
+        self._images[process] = stat.image
         environ = self.procfs.environ(process.pid) or {}
+        container = container_of(self.procfs.cgroups(process.pid))
         task_id = (
             _named_task(environ)
             or self._torch_task(process, environ)
             or _mpi_task(environ)
-            or container_task(self.procfs.cgroups(process.pid))
-            or (self._group_task(stat.process_group) if library else "")
+            or container.task_id
+            or (self._group_task(stat.process_group) if process in self._libraries else "")
         )
         rank = next((environ[name] for name in RANK_VARIABLES if environ.get(name)), "")
-        return Owner(_bounded(task_id), _bounded(rank) if task_id else "", stat.comm)
+        container = named(container, environ, self.procfs.root / f"{process.pid}/root")
+        return Owner(_bounded(task_id), _bounded(rank) if task_id else "", stat.comm, container)
 
     def _torch_task(self, process: Process, environ: dict[str, str]) -> str:
         """`torch:ADDR:PORT@START`, START being the job's oldest process on this node.
@@ -146,17 +156,3 @@ def _named_task(environ: dict[str, str]) -> str:
 
 def _mpi_task(environ: dict[str, str]) -> str:
     return next((f"mpi:{environ[name]}" for name in MPI_VARIABLES if environ.get(name)), "")
-
-
-def container_task(cgroups: tuple[str, ...]) -> str:
-    """`pod:UID` or `container:ID` from cgroup paths; "" for shapes that are not known."""
-    for path in cgroups:
-        pod = _POD.search(path)
-        if pod:
-            return "pod:" + pod["uid"].replace("_", "-")
-    for path in cgroups:
-        for shape in _CONTAINERS:
-            container = shape.search(path)
-            if container:
-                return "container:" + container["id"][:12]
-    return ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from engine.aggregate.identity import container_task
+from engine.aggregate.containers import container_of
 
 MOUNTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 UNKNOWN = "unknown"
@@ -49,4 +49,4 @@ class CgroupNames:
             except OSError:
                 continue  # a container that ended meanwhile
             path = "/" + str(folder.relative_to(self._root))
-            self._names[inode] = self._names[inode & _INODE_MASK] = container_task((path,))
+            self._names[inode] = self._names[inode & _INODE_MASK] = container_of((path,)).task_id

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.aggregate.identity import Owner, TaskDirectory, container_task
+from engine.aggregate.containers import container_of
+from engine.aggregate.identity import Owner, TaskDirectory
 from engine.aggregate.procfs import Procfs
 from engine.readings import Process
 
@@ -85,7 +86,7 @@ def test_task_and_rank_come_from_the_first_source_that_applies(
     ],
 )
 def test_only_known_cgroup_shapes_name_a_task(path: str, task_id: str) -> None:
-    assert container_task((path,)) == task_id
+    assert container_of((path,)).task_id == task_id
 
 
 def test_two_jobs_that_follow_each_other_on_one_port_are_two_tasks(proc: FakeProc) -> None:
