@@ -110,7 +110,7 @@ class Subscription:
         changes.joined += sorted(processes - self._told_processes)
         changes.gone += sorted(self._told_processes - processes)
         self._told_processes = processes
-        for key in self._table.keys() - self._told_files:
+        for key in sorted(self._table.keys() - self._told_files):
             self._told_files.add(key)
             changes.appeared.append(self._watch.example(key, self._table.users(key)))
         for key, look in list(self._leaving.items()):
