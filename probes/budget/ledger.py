@@ -1,0 +1,118 @@
+"""What is known of each (function, process): exact totals, estimates where it was not watched."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from engine.readings import Process
+from probes.budget.estimator import Estimate, Estimator, Window
+from probes.budget.shares import TICKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from probes.budget.bounds import Floats
+
+Key: TypeAlias = tuple[str, Process]
+Totals: TypeAlias = "Mapping[Key, Sequence[float]]"
+
+
+def born(process: Process) -> float:
+    """When a process began, in seconds of CLOCK_MONOTONIC (start_ticks count from the boot)."""
+    asleep = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+    return process.start_ticks / TICKS - asleep
+
+
+class Ledger:
+    """Estimators, made when a function may soon be watched in slices; without one raw is exact."""
+
+    def __init__(self, born: Callable[[Process], float] = born) -> None:
+        self._born = born
+        self._estimators: dict[Key, Estimator] = {}
+        # Raw totals up to which an estimator knows everything exactly.
+        self._counted: dict[Key, Floats] = {}
+        # Functions in slices, since when.
+        self._sliced: dict[str, float] = {}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._estimators
+
+    def keys(self, name: str) -> Iterator[Key]:
+        """Of the function, those with an estimator."""
+        return (key for key in list(self._estimators) if key[0] == name)
+
+    def rate(self, key: Key) -> float:
+        """Calls a second in the newest slice; 0 for what was not in one."""
+        estimator = self._estimators.get(key)
+        return 0.0 if estimator is None else float(estimator.rate[0])
+
+    def estimate(self, key: Key, raw: Sequence[float], now: float) -> Estimate:
+        """What a raw total stands for."""
+        estimator = self._estimators.get(key)
+        if estimator is None:
+            values = np.asarray(raw, dtype=np.float64)
+            return Estimate(values, np.zeros_like(values))
+        if key[0] not in self._sliced:
+            self._count(key, raw)
+        return estimator.at(now)
+
+    def note(self, name: str, before: Totals, after: Totals, seconds: float) -> None:
+        """Remember the rates of a stretch in which the function was watched all the time."""
+        for key, raw in after.items():
+            if key[0] == name and key in before:
+                delta = np.subtract(raw, before[key], dtype=np.float64)
+                self._count(key, raw).note(delta, seconds)
+
+    def note_idle(self, keys: Iterable[Key]) -> None:
+        """Remember that these were seen to pause, so that they may do so again unseen."""
+        for key in keys:
+            if key in self._estimators:
+                self._estimators[key].note_idle()
+
+    def begin(self, name: str, now: float, totals: Totals) -> None:
+        """From now on the function is watched in slices; `totals` are those of now."""
+        self._sliced[name] = now
+        for key, raw in totals.items():
+            if key[0] == name:
+                estimator = self._count(key, raw)
+                estimator.begin(now, estimator.rate)
+
+    def add(self, name: str, window: Window, before: Totals, after: Totals) -> None:
+        """A slice has been watched, from one reading of the totals to another."""
+        for key, raw in after.items():
+            if key[0] != name:
+                continue
+            values = np.asarray(raw, dtype=np.float64)
+            if key not in self._estimators:
+                estimator = self._estimators[key] = Estimator(len(values))
+                estimator.begin(max(self._sliced[name], self._born(key[1])), np.zeros(len(values)))
+            counted = values - before[key] if key in before else values
+            self._estimators[key].add(window, np.maximum(counted, 0.0))
+
+    def end(self, name: str, now: float, totals: Totals) -> None:
+        """From now on everything that reaches the raw totals is counted."""
+        del self._sliced[name]
+        for key in self.keys(name):
+            estimator = self._estimators[key]
+            estimator.end(now)
+            if key in totals:
+                self._counted[key] = np.asarray(totals[key], dtype=np.float64)
+
+    def forget(self, process: Process) -> None:
+        """The process has ended, and its estimates were asked for the last time."""
+        for key in [key for key in self._estimators if key[1] == process]:
+            del self._estimators[key]
+            self._counted.pop(key, None)
+
+    def _count(self, key: Key, raw: Sequence[float]) -> Estimator:
+        values = np.asarray(raw, dtype=np.float64)
+        estimator = self._estimators.get(key)
+        if estimator is None:
+            estimator = self._estimators[key] = Estimator(len(values))
+        before = self._counted.get(key)
+        estimator.count(values if before is None else np.maximum(values - before, 0.0))
+        self._counted[key] = values
+        return estimator

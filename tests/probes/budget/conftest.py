@@ -1,0 +1,116 @@
+"""A world in which loads call a function, and time passes only where it is told to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from probes.budget.governor import Governor
+from probes.budget.ledger import Ledger
+from probes.budget.traps import TrapCosts
+
+if TYPE_CHECKING:
+    from engine.readings import Process
+    from probes.budget.settings import BudgetConfig
+
+ATTACH_SECONDS, READ_SECONDS, DETACH_SECONDS = 0.015, 0.002, 0.2
+# A trap of 2.5 µs at the entry and as much at the exit: 20,000 calls a second are 10 % of a core.
+COSTS = TrapCosts(2.5e-6, 2.5e-6, 2.5e-6, measured=True)
+
+Load = Callable[[float], float]
+"""How many calls were made by a time."""
+
+
+@dataclass(frozen=True)
+class Named:
+    name: str
+    leave: str = "leave"
+    colder: tuple[str, ...] = ()
+
+
+@dataclass
+class World:
+    """Loads by (function, process), a clock, and sites that count only while attached."""
+
+    loads: dict[tuple[str, Process], Load]
+    now: float = 1000.0
+    chance: random.Random = field(default_factory=lambda: random.Random(1))
+    suspended: dict[str, float] = field(default_factory=dict)
+    cores: float = 1.0
+    changes: list[tuple[float, str, str]] = field(default_factory=list)
+    _seen: dict[tuple[str, Process], float] = field(default_factory=dict)
+    _at: float = 1000.0
+    raw: dict[tuple[str, Process], float] = field(default_factory=dict)
+
+    def clock(self) -> float:
+        return self.now
+
+    def pass_(self, seconds: float) -> None:
+        """Time goes on; what is attached is counted."""
+        begin, self.now = self.now, self.now + seconds
+        for key, load in self.loads.items():
+            until = self.suspended.get(key[0], float("inf"))
+            end = min(self.now, until)
+            if end > begin:
+                self.raw[key] = self.raw.get(key, 0.0) + load(end) - load(begin)
+
+    def read(self) -> dict[tuple[str, Process], tuple[float, ...]]:
+        self.pass_(READ_SECONDS / 2)
+        totals: dict[tuple[str, Process], tuple[float, ...]] = {
+            key: (calls, 3 * calls) for key, calls in self.raw.items()
+        }
+        self.pass_(READ_SECONDS / 2)
+        return totals
+
+    def suspend(self, name: str) -> None:
+        # What is detached in the background goes on counting for a while.
+        self.suspended[name] = self.now + DETACH_SECONDS
+
+    def resume(self, name: str) -> None:
+        self.pass_(ATTACH_SECONDS)
+        self.suspended.pop(name, None)
+
+    def attached(self, name: str) -> int:
+        return 0 if name in self.suspended else 1
+
+    def used(self, process: Process) -> float:
+        return self.now * self.cores
+
+    def governor(self, functions: tuple[Named, ...], settings: BudgetConfig) -> Governor:
+        return Governor(
+            "cuda",
+            self,
+            functions,
+            settings,
+            costs=lambda: COSTS,
+            clock=self.clock,
+            chance=self.chance,
+            used=self.used,
+            ledger=Ledger(born=lambda process: process.start_ticks / 100),
+        )
+
+    def run(self, governor: Governor, seconds: float, flush: float = 10.0) -> None:
+        """The collector: polls twice a second, steps at each flush."""
+        end = self.now + seconds
+        following = self.now + flush
+        while self.now < end:
+            governor.poll(self.read)
+            if self.now >= following:
+                for decision in governor.step(self.read()):
+                    self.changes.append((self.now, decision.function, decision.mode))
+                following += flush
+            self.pass_(0.5 + self.chance.random() * 0.02)
+
+
+@pytest.fixture
+def world() -> type[World]:
+    return World
+
+
+@pytest.fixture
+def named() -> type[Named]:
+    return Named

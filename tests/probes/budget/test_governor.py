@@ -1,0 +1,173 @@
+"""The governor in a world whose loads are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.readings import Process
+from probes.budget.settings import BudgetConfig
+
+ONE, TWO = Process(7, 90_000), Process(8, 90_000)
+LAUNCH, WAIT = ("launch", ONE), ("wait", ONE)
+# Of one core, with 5 µs a call: 20,000 calls a second take 10 %, 1,000 take 0.5 %.
+HOT, WARM = 20_000.0, 1_000.0
+
+
+def test_a_function_within_its_budget_is_counted_exactly(world: Any, named: Any) -> None:
+    here = world({LAUNCH: lambda t: WARM * t})
+    governor = here.governor((named("launch"),), BudgetConfig())
+    here.run(governor, 60)
+    raw = here.read()[LAUNCH]
+    estimate = governor.estimate(LAUNCH, raw)
+    assert governor.modes() == {"launch": "full"}
+    assert tuple(estimate.values) == raw
+    assert tuple(estimate.bound) == (0, 0)
+
+
+def test_a_hot_function_is_watched_in_slices_that_keep_the_budget(world: Any, named: Any) -> None:
+    here = world({LAUNCH: lambda t: HOT * t})
+    governor = here.governor((named("launch"),), BudgetConfig())
+    here.run(governor, 30)
+    assert [change[1:] for change in here.changes] == [("launch", "duty")]
+    before, since = here.raw[LAUNCH], here.now
+    here.run(governor, 300)
+    taken = (here.raw[LAUNCH] - before) * 5e-6 / (here.now - since)
+    # A slice is a little longer than a second here, because the collector polls twice a second.
+    assert 0.005 < taken < 0.018
+
+
+def test_scaled_counts_never_fall_and_hold_the_truth_within_their_bound(
+    world: Any, named: Any
+) -> None:
+    here = world({LAUNCH: lambda t: HOT * t})
+    governor = here.governor((named("launch"),), BudgetConfig())
+    shown = 0.0
+    for _ in range(60):
+        here.run(governor, 10)
+        truth, raw = HOT * (here.now - 1000), here.read()[LAUNCH]
+        estimate = governor.estimate(LAUNCH, raw)
+        assert estimate.values[0] >= shown
+        # Reading takes 2 ms, in which 40 more calls are made.
+        assert abs(estimate.values[0] - truth) <= estimate.bound[0] + 41
+        assert abs(estimate.values[1] - 3 * truth) <= estimate.bound[1] + 123
+        shown = estimate.values[0]
+    assert estimate.bound[0] < 0.01 * truth
+
+
+def test_when_the_load_falls_everything_is_counted_again(world: Any, named: Any) -> None:
+    def calms_down(t: float) -> float:
+        return HOT * min(t, 1100) + 100 * max(0.0, t - 1100)
+
+    here = world({LAUNCH: calms_down})
+    governor = here.governor((named("launch"),), BudgetConfig())
+    here.run(governor, 500)
+    assert [change[1:] for change in here.changes] == [("launch", "duty"), ("launch", "full")]
+    before = governor.estimate(LAUNCH, here.read()[LAUNCH])
+    counted = here.raw[LAUNCH]
+    here.run(governor, 60)
+    after = governor.estimate(LAUNCH, here.read()[LAUNCH])
+    assert after.values[0] - before.values[0] == pytest.approx(here.raw[LAUNCH] - counted)
+    assert after.bound[0] == before.bound[0]
+
+
+def test_a_load_that_swings_does_not_make_it_flap(world: Any, named: Any) -> None:
+    def swings(t: float) -> float:  # 150 s hot, 150 s nearly idle
+        cycles, rest = divmod(t - 1000, 300)
+        hot = cycles * 150 + min(rest, 150)
+        return HOT * hot + 10 * (t - 1000 - hot)
+
+    here = world({LAUNCH: swings})
+    governor = here.governor((named("launch"),), BudgetConfig())
+    here.run(governor, 3600)
+    assert len(here.changes) <= 5
+
+
+def test_a_function_with_a_colder_one_leaves_counting_to_it(world: Any, named: Any) -> None:
+    here = world({LAUNCH: lambda t: HOT * t, WAIT: lambda t: 100 * t})
+    functions = (named("launch", colder=("wait",)), named("wait"))
+    governor = here.governor(functions, BudgetConfig())
+    here.run(governor, 60)
+    assert governor.modes() == {"launch": "colder", "wait": "full"}
+
+
+def test_without_a_colder_one_that_is_attached_it_is_watched_in_slices(
+    world: Any, named: Any
+) -> None:
+    here = world({LAUNCH: lambda t: HOT * t})
+    here.suspend("wait")
+    here.pass_(1)
+    functions = (named("launch", colder=("wait",)), named("wait"))
+    governor = here.governor(functions, BudgetConfig())
+    here.run(governor, 60)
+    assert governor.modes()["launch"] == "duty"
+
+
+def test_what_no_slice_can_afford_is_detached_and_looked_at_again(world: Any, named: Any) -> None:
+    here = world({LAUNCH: lambda t: 1e7 * t})
+    governor = here.governor((named("launch"),), BudgetConfig())
+    here.run(governor, 60)
+    assert governor.modes() == {"launch": "detached"}
+    counted = here.raw[LAUNCH]
+    here.run(governor, 300)
+    assert here.raw[LAUNCH] == counted
+    here.run(governor, 1500)
+    assert {mode for _, _, mode in here.changes} == {"duty", "detached"}
+    assert len(here.changes) <= 5
+
+
+def test_one_process_that_pays_too_much_decides_for_all(world: Any, named: Any) -> None:
+    here = world({LAUNCH: lambda t: HOT * t, ("launch", TWO): lambda t: 10 * t})
+    governor = here.governor((named("launch"),), BudgetConfig())
+    here.run(governor, 200)
+    assert governor.modes() == {"launch": "duty"}
+    raw = here.read()
+    for key, rate in ((LAUNCH, HOT), (("launch", TWO), 10)):
+        estimate = governor.estimate(key, raw[key])
+        assert abs(estimate.values[0] - rate * (here.now - 1000)) <= estimate.bound[0] + 1
+
+
+def test_many_warm_functions_of_one_process_share_its_budget(world: Any, named: Any) -> None:
+    names = [f"f{number}" for number in range(6)]
+    here = world({(name, ONE): lambda t: WARM * t for name in names})
+    governor = here.governor(tuple(map(named, names)), BudgetConfig())
+    here.run(governor, 100)
+    before, since = sum(here.raw.values()), here.now
+    here.run(governor, 200)
+    assert set(governor.modes().values()) == {"duty"}
+    assert (sum(here.raw.values()) - before) * 5e-6 / (here.now - since) < 0.018
+
+
+def test_a_larger_budget_is_a_setting(world: Any, named: Any) -> None:
+    here = world({LAUNCH: lambda t: HOT * t})
+    governor = here.governor((named("launch"),), BudgetConfig(ratio=0.2))
+    here.run(governor, 60)
+    assert governor.modes() == {"launch": "full"}
+
+
+def test_a_budget_can_be_switched_off(world: Any, named: Any) -> None:
+    here = world({LAUNCH: lambda t: HOT * t})
+    governor = here.governor((named("launch"),), BudgetConfig(enabled=False))
+    here.run(governor, 60)
+    assert governor.modes() == {"launch": "full"}
+
+
+def test_modes_shares_and_trap_costs_are_metrics(world: Any, named: Any) -> None:
+    here = world({LAUNCH: lambda t: HOT * t})
+    governor = here.governor((named("launch"),), BudgetConfig())
+    here.run(governor, 60)
+    levels = {(each.metric, each.labels): each.value for each in governor.levels()}
+    own = (("probe", "cuda"), ("function", "launch"))
+    assert levels["stallwatch_probe_mode", (*own, ("mode", "duty"))] == 1
+    assert levels["stallwatch_probe_overhead_ratio", own] > 0
+    assert levels["stallwatch_probe_trap_seconds", (("kind", "exit"),)] == 2.5e-6
+
+
+def test_a_process_that_has_ended_is_forgotten(world: Any, named: Any) -> None:
+    here = world({LAUNCH: lambda t: HOT * t})
+    governor = here.governor((named("launch"),), BudgetConfig())
+    here.run(governor, 60)
+    assert governor.is_estimated(LAUNCH)
+    governor.forget(ONE)
+    assert not governor.is_estimated(LAUNCH)
