@@ -37,6 +37,15 @@ METRICS: dict[str, Description] = {
     "stallwatch_probe_lost_total": Description(
         "counter", "Kernel events lost on the way, by reason."
     ),
+    "stallwatch_probe_mode": Description(
+        "gauge", "1 for the mode a probed function is in: full, colder, sampled, duty, detached."
+    ),
+    "stallwatch_probe_overhead_ratio": Description(
+        "gauge", "Share of its CPU time that a probed function's traps took of the worst process."
+    ),
+    "stallwatch_probe_trap_seconds": Description(
+        "gauge", "What a uprobe's trap costs here: entry (emulated), entry_stepped, exit."
+    ),
     "stallwatch_queue_depth": Description("gauge", "Readings that wait for aggregation."),
     "stallwatch_flushes_total": Description("counter", "Flushes written."),
     "stallwatch_flushes_missed_total": Description(

@@ -19,6 +19,8 @@ Mode = Literal["full", "colder", "sampled", "duty", "detached"]
 MAX_DOUBLINGS = 6
 # A stratum is at least this many slices long: at half of the time the way back to "full" is near.
 LEAST_STRATUM = 2.0
+# The share of an allowance that slices aim at: a trap also costs caches, which no calibration sees.
+AIM = 0.75
 
 
 @dataclass(slots=True)
@@ -77,7 +79,8 @@ class Control:
         """How long the next stratum is, so that one slice in it keeps the budget."""
         one = max(self.on_seconds, self.settings.slice.seconds)
         longest = self.settings.longest_period.seconds
-        return min(max(one / max(self.fraction, 1e-9), LEAST_STRATUM * one), longest)
+        needed = one / max(AIM * self.fraction, 1e-9)
+        return min(max(needed, LEAST_STRATUM * one), longest)
 
     @property
     def affordable(self) -> bool:

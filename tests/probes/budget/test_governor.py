@@ -29,13 +29,12 @@ def test_a_function_within_its_budget_is_counted_exactly(world: Any, named: Any)
 def test_a_hot_function_is_watched_in_slices_that_keep_the_budget(world: Any, named: Any) -> None:
     here = world({LAUNCH: lambda t: HOT * t})
     governor = here.governor((named("launch"),), BudgetConfig())
-    here.run(governor, 30)
+    here.run(governor, 60)
     assert [change[1:] for change in here.changes] == [("launch", "duty")]
     before, since = here.raw[LAUNCH], here.now
     here.run(governor, 300)
     taken = (here.raw[LAUNCH] - before) * 5e-6 / (here.now - since)
-    # A slice is a little longer than a second here, because the collector polls twice a second.
-    assert 0.005 < taken < 0.018
+    assert 0.005 < taken < 0.01
 
 
 def test_scaled_counts_never_fall_and_hold_the_truth_within_their_bound(
@@ -136,7 +135,7 @@ def test_many_warm_functions_of_one_process_share_its_budget(world: Any, named: 
     before, since = sum(here.raw.values()), here.now
     here.run(governor, 200)
     assert set(governor.modes().values()) == {"duty"}
-    assert (sum(here.raw.values()) - before) * 5e-6 / (here.now - since) < 0.018
+    assert (sum(here.raw.values()) - before) * 5e-6 / (here.now - since) < 0.01
 
 
 def test_a_larger_budget_is_a_setting(world: Any, named: Any) -> None:
