@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 import re
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -49,6 +50,7 @@ class Application:
             "/api/v1/labels": (_GET_POST, lambda one: series_metadata.labels(sources, one)),
             "/api/v1/metadata": (_GET, lambda _: success({})),
             "/api/v1/status/buildinfo": (_GET, _build_information),
+            "/api/v1/status/probes": (_GET, self._probes),
         }
 
     def handle(self, request: Request) -> Response:
@@ -71,6 +73,9 @@ class Application:
         if _LABEL_VALUES.fullmatch(path):
             return _GET, lambda request: series_metadata.label_values(self._sources, request)
         return self._routes.get(path, (_GET_POST, _not_found))
+
+    def _probes(self, _request: Request) -> Response:
+        return success([asdict(status) for status in self._sources.probe_statuses()])
 
     def _ready(self, _request: Request) -> Response:
         reason = self._sources.unready()

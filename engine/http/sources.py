@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from engine.alerts.alert import Alert
     from engine.promql.value import Axis, Result
+    from engine.readings import ProbeStatus
     from engine.rulegroup.runner import RuleStatus
     from engine.series import Queryable
     from engine.telemetry import OwnSample
@@ -58,6 +59,10 @@ class Sources(Protocol):
 
     def samples(self) -> Sequence[OwnSample]:
         """The agent's own metrics now."""
+        ...
+
+    def probe_statuses(self) -> Sequence[ProbeStatus]:
+        """How each probe stands, with what was seen and the mend."""
         ...
 
     def unready(self) -> str:

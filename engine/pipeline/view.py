@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from engine.alerts.alert import Alert
     from engine.pipeline.agent import Agent
     from engine.promql.value import Axis, Result
+    from engine.readings import ProbeStatus
     from engine.rulegroup.runner import GroupRunner
     from engine.series import Queryable
     from engine.telemetry import OwnSample
@@ -53,6 +54,10 @@ class AgentView:
     def samples(self) -> Sequence[OwnSample]:
         """The agent's own metrics."""
         return self.agent.telemetry.samples()
+
+    def probe_statuses(self) -> Sequence[ProbeStatus]:
+        """How each probe stands."""
+        return list(self.agent.collector.statuses.values())
 
     def unready(self) -> str:
         """Why not ready; the first flush makes the metrics of the probes visible."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from engine.address import local_url
@@ -47,7 +47,7 @@ class ProbesCommand:
         """Print the probes; exit 0 whatever they say."""
         listen = str(load_config(args.config).listen)
         text = fetch_metrics(listen)
-        rows = preview() if text is None else read_metrics(text)
+        rows = preview() if text is None else explained(read_metrics(text), listen)
         if args.format == "json":
             agent = None if text is None else listen
             print(json.dumps({"agent": agent, "probes": [asdict(row) for row in rows]}, indent=2))
@@ -91,6 +91,21 @@ def read_metrics(text: str) -> list[ProbeRow]:
             counts = rows[probe].counts
             counts[counter] = counts.get(counter, 0.0) + value
     return [rows[name] for name in sorted(rows)]
+
+
+def explained(rows: list[ProbeRow], listen: str) -> list[ProbeRow]:
+    """The rows with what the agent saw and the mend; without, when it does not tell."""
+    try:
+        answer = json.loads(ask(local_url(listen), "/api/v1/status/probes", TIMEOUT_SECONDS))
+        told = {each["probe"]: each for each in answer["data"]}
+    except (NoAgentError, ValueError, TypeError, KeyError):
+        return rows  # an older agent, or one that is just leaving
+    return [_explained(row, told[row.probe]) if row.probe in told else row for row in rows]
+
+
+def _explained(row: ProbeRow, told: dict[str, object]) -> ProbeRow:
+    state, detail, mend = (str(told.get(name, "")) for name in ("state", "detail", "mend"))
+    return replace(row, state=state, detail=detail, mend=mend)
 
 
 def preview() -> list[ProbeRow]:

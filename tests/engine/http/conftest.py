@@ -13,6 +13,7 @@ from engine.http.server import HttpServer, serve
 from engine.http.sources import GroupStatus
 from engine.labels import Labels
 from engine.promql.value import Axis, Result, Scalar, Vector
+from engine.readings import ProbeStatus
 from engine.rulegroup.runner import RuleStatus
 from rules.model import AlertingRule, Expression, RecordingRule
 from rules.promql.ast import NumberLiteral
@@ -96,6 +97,9 @@ class FakeSources:
 
     def samples(self) -> Sequence[OwnSample]:
         return self.own
+
+    def probe_statuses(self) -> Sequence[ProbeStatus]:
+        return [ProbeStatus("gpu", "off", "library_absent", "no libnvidia-ml", "install a driver")]
 
     def unready(self) -> str:
         return self.why_unready

@@ -270,6 +270,18 @@ def test_grafana_finds_what_it_asks_for_first(server: HttpServer) -> None:
     assert get(server, "/api/v1/metadata").json() == {"status": "success", "data": {}}
 
 
+def test_probes_are_told_with_what_was_seen_and_the_mend(server: HttpServer) -> None:
+    assert get(server, "/api/v1/status/probes").json()["data"] == [
+        {
+            "probe": "gpu",
+            "state": "off",
+            "reason": "library_absent",
+            "detail": "no libnvidia-ml",
+            "mend": "install a driver",
+        }
+    ]
+
+
 def test_an_unknown_path_and_a_wrong_method_are_said(server: HttpServer) -> None:
     assert get(server, "/api/v1/nothing").json()["errorType"] == "not_found"
     assert get(server, "/nothing").status_code == 404

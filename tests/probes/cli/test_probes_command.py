@@ -29,11 +29,22 @@ up 1.0
 """
 
 
+SEEN = {
+    "probe": "gpu",
+    "state": "off",
+    "reason": "library_absent",
+    "detail": "no libnvidia-ml",
+    "mend": "install a driver",
+}
+
+
 class Agent(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(METRICS.encode())
+        explained = self.path == "/api/v1/status/probes"
+        answer = json.dumps({"status": "success", "data": [SEEN]}) if explained else METRICS
+        self.wfile.write(answer.encode())
 
     def log_message(self, *_args: object) -> None:
         """Quiet."""
@@ -71,6 +82,15 @@ def test_a_running_agent_is_asked(
     answer = json.loads(capsys.readouterr().out)
     assert answer["agent"] == agent
     assert [row["state"] for row in answer["probes"]] == ["off", "degraded", "attached"]
+    assert [row["mend"] for row in answer["probes"]] == ["install a driver", "", ""]
+
+
+def test_an_agent_that_does_not_explain_its_probes_is_shown_all_the_same(
+    agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SEEN, "probe", None)
+    assert main(["probes", "--config", configured(tmp_path, agent)]) == 0
+    assert "library_absent" in capsys.readouterr().out
 
 
 def test_without_an_agent_it_says_so_and_what_could_attach(
