@@ -6,9 +6,13 @@ import contextlib
 import itertools
 import os
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from probes.bpf import capabilities, syscall, tracefs
 from probes.bpf.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _numbers = itertools.count()
 
@@ -17,11 +21,13 @@ _numbers = itertools.count()
 class Attachment:
     """One attached program; the kernel holds it as long as the fd is open.
 
-    `event`: the entry in uprobe_events, "" for the others.
+    `event`: the entry in uprobe_events, "" for the others. `places`: how many instructions it is
+    at.
     """
 
     fd: int
     event: str = ""
+    places: int = 1
     _detached: bool = field(default=False, repr=False)
 
     def detach(self) -> None:
@@ -109,6 +115,27 @@ def attach_kprobe(program_fd: int, function: str, *, at_return: bool = False) ->
     except OSError as error:
         detail = f"no kprobe on {function}: {error.strerror}"
         raise UnavailableError("no_kprobe", detail) from error
+
+
+def attach_uprobes(program_fd: int, path: str, offsets: Sequence[int]) -> list[Attachment]:
+    """Run a program at several offsets of one file, in any process; as `attach_uprobe`.
+
+    Where the kernel can, all are one link: attaching a hundred takes 25 ms and detaching 50 ms, and
+    not 20 s, because the perf events of a hundred uprobes wait for RCU one after the other.
+    """
+    if capabilities.has_uprobe_multi():
+        # Refused where the program was built by a bcc that cannot say what it is for.
+        with contextlib.suppress(OSError):
+            fd = syscall.uprobe_multi(program_fd, path, offsets)
+            return [Attachment(fd, places=len(offsets))]
+    attached: list[Attachment] = []
+    try:
+        attached.extend(attach_uprobe(program_fd, path, offset) for offset in offsets)
+    except UnavailableError:
+        for each in attached:
+            each.detach()
+        raise
+    return attached
 
 
 def _through_tracefs(program_fd: int, path: str, offset: int, pid: int) -> Attachment:

@@ -61,6 +61,7 @@ def _build(compiler: Compiler, source: Source, tree: str, flags: list[str]) -> B
         "flags": flags,
         "headers": tree,
         "programs": dict(source.programs),
+        "uprobe_multi": capabilities.has_uprobe_multi(),
     }
     answer = compiler.ask(request)
     if "failed" in answer.message:

@@ -170,6 +170,11 @@ def kprobe_pmu() -> int | None:
     return int(text) if text.isdigit() else None
 
 
+def has_uprobe_multi() -> bool:
+    """Whether one link may hold uprobes at many offsets of a file (6.6)."""
+    return syscall.kernel_release() >= (6, 6)
+
+
 def has_probe_read_kernel() -> bool:
     """Whether programs may call bpf_probe_read_kernel (5.5)."""
     return syscall.kernel_release() >= (5, 5)

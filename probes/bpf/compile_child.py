@@ -8,6 +8,7 @@ verifier print goes to standard error, which the agent keeps in a file.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import socket
@@ -16,6 +17,9 @@ import warnings
 from typing import Any
 
 from probes.bpf import passing
+
+# include/uapi/linux/bpf.h
+PROG_TYPE_KPROBE, TRACE_UPROBE_MULTI = 2, 48
 
 
 def serve(channel: socket.socket) -> None:
@@ -59,7 +63,7 @@ def _build(channel: socket.socket, request: dict[str, Any]) -> None:
         _point_at(request["headers"])
         module = bcc.BPF(text=request["text"].encode(), cflags=request["flags"])
         programs = {
-            name: module.load_func(name.encode(), kind).fd
+            name: _load(module, name.encode(), kind, multi=request["uprobe_multi"])
             for name, kind in request["programs"].items()
         }
         maps = _maps(bcc.libbcc.lib, module.module)
@@ -76,6 +80,14 @@ def _build(channel: socket.socket, request: dict[str, Any]) -> None:
     finally:
         if module is not None:
             module.cleanup()  # closes what was passed on, and frees LLVM's part of it
+
+
+def _load(module: Any, name: bytes, kind: int, *, multi: bool) -> int:
+    """The descriptor of a program; a uprobe's says what it is for, so that one link holds many."""
+    if multi and kind == PROG_TYPE_KPROBE:
+        with contextlib.suppress(TypeError):  # an older bcc has no such argument
+            return int(module.load_func(name, kind, None, TRACE_UPROBE_MULTI).fd)
+    return int(module.load_func(name, kind).fd)
 
 
 def _point_at(headers: str) -> None:

@@ -71,6 +71,11 @@ class BpfObject:
         fd = self._built.program_fds[program]
         return self._keep(attachment.attach_kprobe(fd, function, at_return=at_return))
 
+    def attach_uprobes(self, program: str, path: str, offsets: Sequence[int]) -> list[Attachment]:
+        """At several offsets of a file, as one where the kernel can. Raises UnavailableError."""
+        fd = self._built.program_fds[program]
+        return [self._keep(each) for each in attachment.attach_uprobes(fd, path, offsets)]
+
     def _keep(self, attached: Attachment) -> Attachment:
         self._attachments.append(attached)
         return attached

@@ -16,6 +16,10 @@ import platform
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _NUMBERS = {"x86_64": (321, 298), "aarch64": (280, 241)}  # (bpf, perf_event_open)
 
@@ -23,6 +27,8 @@ MAP_CREATE, MAP_LOOKUP, MAP_UPDATE, MAP_DELETE, MAP_NEXT_KEY = 0, 1, 2, 3, 4
 OBJ_GET_INFO_BY_FD = 15
 RAW_TRACEPOINT_OPEN = 17
 MAP_LOOKUP_AND_DELETE = 21
+LINK_CREATE = 28
+TRACE_UPROBE_MULTI = 48  # enum bpf_attach_type
 
 MAP_TYPE_PERCPU_HASH, MAP_TYPE_PERCPU_ARRAY, MAP_TYPE_RINGBUF = 5, 6, 27
 PERF_TYPE_TRACEPOINT = 2
@@ -174,6 +180,19 @@ def raw_tracepoint_open(name: str, program_fd: int) -> int:
     """Attach to a raw tracepoint, which needs no tracefs; closing the fd detaches."""
     own_name = ctypes.create_string_buffer(name.encode())
     return bpf(RAW_TRACEPOINT_OPEN, struct.pack("=QII", _address(own_name), program_fd, 0))[0]
+
+
+def uprobe_multi(program_fd: int, path: str, offsets: Sequence[int]) -> int:
+    """Run a program at many offsets of a file (6.6); closing the fd detaches all of them.
+
+    The program must be loaded with TRACE_UPROBE_MULTI as its expected attach type.
+    """
+    name = ctypes.create_string_buffer(path.encode())
+    places = (ctypes.c_uint64 * len(offsets))(*offsets)
+    start = struct.pack("=IIII", program_fd, 0, TRACE_UPROBE_MULTI, 0)
+    where = struct.pack("=QQQQ", _address(name), ctypes.addressof(places), 0, 0)
+    # The last word is the pid, 0: any process.
+    return bpf(LINK_CREATE, start + where + struct.pack("=IIII", len(offsets), 0, 0, 0))[0]
 
 
 def perf_event_open(

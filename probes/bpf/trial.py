@@ -13,4 +13,5 @@ def try_uprobe(loaded: BpfObject, program: str) -> None:
 
     Raises UnavailableError with the reason that every other uprobe would meet.
     """
-    loaded.detach(loaded.attach_uprobe(program, __file__, 0))
+    for attached in loaded.attach_uprobes(program, __file__, [0]):
+        loaded.detach(attached)

@@ -91,7 +91,8 @@ class FunctionSites:
     @property
     def attachments(self) -> int:
         """Probes that the kernel holds for us, those being detached included."""
-        held = sum(len(s.attachments) for f in self._files.values() for s in f.sites.values())
+        sites = [site for file in self._files.values() for site in file.sites.values()]
+        held = sum(each.places for site in sites for each in site.attachments)
         return held + self._detacher.pending
 
     @property
@@ -213,13 +214,15 @@ class FunctionSites:
         # The agent's own pid, not self: the path must mean the same to whoever resolves it.
         path = f"/proc/{os.getpid()}/fd/{file.image.fd}"
         try:
-            for program, offset in plan:
-                site.attachments.append(self._bpf.attach_uprobe(program, path, offset))
+            # Exits before entries, and all places of a program at once.
+            for program in sorted({name for name, _ in plan}, key=function.leave.__ne__):
+                offsets = [offset for name, offset in plan if name == program]
+                site.attachments += self._bpf.attach_uprobes(program, path, offsets)
         except UnavailableError as error:
             self._release(site)
             site.reason, site.detail, site.mend = error.reason, error.detail, error.mend
 
     def _release(self, site: Site) -> None:
         """Entries first, so that calls in flight still find their exits."""
-        self._detacher.add(self._bpf.release(each) for each in reversed(site.attachments))
+        self._detacher.add([self._bpf.release(each) for each in reversed(site.attachments)])
         site.attachments = []

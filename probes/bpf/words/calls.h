@@ -371,6 +371,20 @@ static __always_inline int call_leave_with(struct pt_regs *ctx, u32 slot, bool f
 	return 0;
 }
 
+/* At an exit, before it is told: what its entry kept; null if that was not seen. */
+static __always_inline struct call_frame *call_frame_of(struct pt_regs *ctx, u32 slot)
+{
+	struct call_thread_key key = {};
+	struct call_thread *thread;
+
+	key.thread = bpf_get_current_pid_tgid();
+	key.slot = slot;
+	thread = sw_lookup(call_threads, &key);
+	if (!thread || !thread->frames[0].start || thread->frames[0].sp != SW_STACK_POINTER(ctx))
+		return 0;
+	return &thread->frames[0];
+}
+
 static __always_inline int call_leave(struct pt_regs *ctx, u32 slot)
 {
 	return call_leave_with(ctx, slot, 0, 0);

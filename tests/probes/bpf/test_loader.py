@@ -69,14 +69,43 @@ def on_getppid(source: Path) -> Iterator[BpfObject]:
 
 
 def _getppid() -> tuple[str, int]:
-    """The file that holds libc's getppid and the function's offset in it."""
-    address = ctypes.cast(ctypes.CDLL(None).getppid, ctypes.c_void_p).value or 0
+    return _place("getppid")
+
+
+def _place(function: str) -> tuple[str, int]:
+    """The file that holds a function of libc, and the function's offset in it."""
+    address = ctypes.cast(getattr(ctypes.CDLL(None), function), ctypes.c_void_p).value or 0
     for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
         span, _, start, *_, path = line.split(maxsplit=5) + [""] * (len(line.split()) < 6)
         low, high = (int(part, 16) for part in span.split("-"))
         if low <= address < high:
             return path.strip(), address - low + int(start, 16)
-    raise AssertionError("getppid is mapped nowhere")
+    raise AssertionError(f"{function} is mapped nowhere")
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_places_of_one_file_are_attached_at_once_where_the_kernel_can_and_singly_elsewhere(
+    source: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    if at_once and not capabilities.has_uprobe_multi():
+        pytest.skip("before Linux 6.6 every uprobe is attached by itself")
+    loaded = _loaded(source, ProgramType.UPROBE)
+    # Even a program that was loaded for links can be attached singly.
+    monkeypatch.setattr(capabilities, "has_uprobe_multi", lambda: at_once)
+    places = [_place(name) for name in ("getppid", "getuid", "getgid")]
+    offsets = [offset for _, offset in places]
+    try:
+        attached = loaded.attach_uprobes("on_hit", places[0][0], offsets)
+        assert len(attached) == (1 if at_once else 3)
+        assert sum(each.places for each in attached) == 3
+        for ask in (os.getppid, os.getuid, os.getgid, os.getppid):
+            ask()
+        for each in attached:
+            loaded.detach(each)
+        os.getppid()
+        assert loaded.produced() == [4]
+    finally:
+        loaded.close()
 
 
 def test_a_ring_of_one_page_loses_records_and_says_how_many(on_getppid: BpfObject) -> None:
