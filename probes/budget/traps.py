@@ -102,7 +102,7 @@ def measure() -> TrapCosts:
     try:
         page = CodePage()
     except (OSError, AttributeError) as error:
-        return _default(str(error))
+        return TrapCosts(reason=str(error))
     try:
         program = _small_program()
         bare = {kind: _least(page, kind) for kind in KINDS}
@@ -110,17 +110,12 @@ def measure() -> TrapCosts:
         trapped = {kind: _least(page, kind) for kind in KINDS}
     except (OSError, UnavailableError) as error:
         page.close()
-        return _default(str(error))
+        return TrapCosts(reason=str(error))
     _detach_later(attached, page)
     emulated, stepped, leaving = (max(trapped[kind] - bare[kind], 0.0) for kind in KINDS)
     if min(emulated, stepped, leaving) < LEAST_SECONDS:
-        return _default("a trap seemed to cost nothing: the probe did not fire")
+        return TrapCosts(reason="a trap seemed to cost nothing: the probe did not fire")
     return TrapCosts(emulated, stepped, leaving, measured=True)
-
-
-def _default(reason: str) -> TrapCosts:
-    LOG.warning("the cost of a uprobe could not be measured and is assumed: %s", reason)
-    return TrapCosts(reason=reason)
 
 
 def _least(page: CodePage, kind: Kind) -> float:
@@ -234,6 +229,10 @@ class _Costs:
             now = time.monotonic()
             if self._costs is None or now >= self._until:
                 self._costs, self._until = measure(), now + MEASURE_EVERY_SECONDS
+                if not self._costs.measured:
+                    LOG.warning(
+                        "the cost of a uprobe is assumed, not known: %s", self._costs.reason
+                    )
             return self._costs
 
 

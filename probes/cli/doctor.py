@@ -30,10 +30,10 @@ class DoctorCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         """Print the findings; 1 when something cannot run, 0 otherwise."""
-        from probes.diagnosis import kernel, node
+        from probes.diagnosis import hooks, kernel, node
 
         config = load_config(args.config)
-        findings = [*kernel.findings(), *node.findings(config)]
+        findings = [*kernel.findings(), *hooks.findings(), *node.findings(config)]
         failed = any(finding.state == "no" for finding in findings)
         if args.format == "json":
             rows = [asdict(finding) for finding in findings]

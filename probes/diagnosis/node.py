@@ -1,16 +1,14 @@
-"""Findings about the rest of the node: GPU library, RDMA, PyTorch, state folder, port, clock."""
+"""Findings about the rest of the node: NVML, RDMA, libraries in use, state folder, port, clock."""
 
 from __future__ import annotations
 
 import errno
 import os
 import socket
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.address import parse_address
-from engine.aggregate.procfs import Procfs
-from probes.bpf import capabilities
+from probes.diagnosis import libraries
 from probes.diagnosis.clock import read_clock
 from probes.diagnosis.finding import Finding
 from probes.gpu.nvml import Nvml, NvmlError, explain
@@ -18,6 +16,7 @@ from probes.rdma import sysfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from engine.config.model import Config
 
@@ -29,7 +28,7 @@ def findings(config: Config) -> Iterator[Finding]:
     """Everything that is not the kernel's."""
     yield _nvml()
     yield _rdma()
-    yield _libtorch()
+    yield from libraries.findings()
     yield _state_folder(config.state_dir)
     yield _port(config.listen)
     yield read_clock()
@@ -56,33 +55,6 @@ def _rdma() -> Finding:
     if not sysfs.exists():
         return Finding("RDMA", "degraded", *sysfs.ABSENT)
     return Finding("RDMA", "ok", f"devices: {len(sysfs.look().devices)}")
-
-
-def _libtorch() -> Finding:
-    mapped = closed = 0
-    pids = Procfs().pids()
-    for pid in pids:
-        text = _maps(pid)
-        closed += text is None
-        mapped += b"libtorch_cpu.so" in (text or b"")
-    detail = f"{mapped} of {len(pids)} processes map libtorch_cpu.so"
-    if closed and "sys_ptrace" in capabilities.read_privileges().effective:
-        # A security module's say, or another user namespace's.
-        return Finding("PyTorch", "ok", f"{detail}; {closed} cannot be looked into by anybody here")
-    if closed:
-        unseen = f"{detail}; {closed} cannot be looked into"
-        return Finding("PyTorch", "degraded", unseen, capabilities.MEND_OTHERS)
-    return Finding("PyTorch", "ok", detail)
-
-
-def _maps(pid: int) -> bytes | None:
-    """The mappings of a process, empty when it has ended, None when it is closed to us."""
-    try:
-        return Path(f"/proc/{pid}/maps").read_bytes()
-    except PermissionError:
-        return None
-    except OSError:
-        return b""
 
 
 def _state_folder(folder: Path) -> Finding:

@@ -25,6 +25,11 @@ class CgroupNames:
         self._root = next((each for each in mounts if (each / "cgroup.controllers").exists()), None)
         self._names = {0: ""}
 
+    @property
+    def known(self) -> bool:
+        """Whether there is a unified hierarchy to find names in."""
+        return self._root is not None
+
     def containers(self, ids: set[int]) -> dict[int, str]:
         """`pod:UID`, `container:ID`, "" for the node itself, `unknown` for a group that is gone."""
         if any(each not in self._names for each in ids):

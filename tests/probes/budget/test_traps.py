@@ -65,7 +65,7 @@ def test_where_nothing_can_be_attached_the_cost_is_assumed_and_says_why(
         raise UnavailableError("no_uprobe", "no uprobe here")
 
     monkeypatch.setattr(traps, "_small_program", refuse)
-    costs = measure()
+    costs = traps._Costs()()
     assert not costs.measured
     assert costs.reason == "no uprobe here"
     assert costs.exit == traps.DEFAULT_SECONDS["exit"]

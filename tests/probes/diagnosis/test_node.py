@@ -35,7 +35,18 @@ def test_a_state_folder_that_does_not_exist_yet_is_fine_below_one_that_can_be_wr
 
 def test_every_subject_is_answered_once() -> None:
     found = [finding.subject for finding in node.findings(Config())]
-    assert found == ["NVML", "RDMA", "PyTorch", "state folder", "port", "clock"]
+    assert found == [
+        "NVML",
+        "RDMA",
+        "PyTorch",
+        "CUDA",
+        "NCCL",
+        "MPI",
+        "other processes",
+        "state folder",
+        "port",
+        "clock",
+    ]
 
 
 def test_a_full_disk_is_a_no(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
