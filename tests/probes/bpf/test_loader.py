@@ -108,6 +108,7 @@ def test_places_of_one_file_are_attached_at_once_where_the_kernel_can_and_singly
         loaded.close()
 
 
+@pytest.mark.each_kernel
 def test_a_ring_of_one_page_loses_records_and_says_how_many(on_getppid: BpfObject) -> None:
     reader = on_getppid.events("records", 1)
     for _ in range(200):
@@ -120,6 +121,7 @@ def test_a_ring_of_one_page_loses_records_and_says_how_many(on_getppid: BpfObjec
     assert int.from_bytes(records[0][:8], sys.byteorder) == os.getpid()
 
 
+@pytest.mark.each_kernel
 def test_a_full_map_is_counted_under_its_own_reason(on_getppid: BpfObject) -> None:
     for _ in range(10):
         os.getppid()
@@ -127,6 +129,7 @@ def test_a_full_map_is_counted_under_its_own_reason(on_getppid: BpfObject) -> No
     assert len(list(on_getppid.map("calls").items())) == 1
 
 
+@pytest.mark.each_kernel
 def test_a_map_value_can_be_taken_once(on_getppid: BpfObject) -> None:
     calls = on_getppid.map("calls")
     calls.update(b"abcd", b"12345678")
@@ -135,6 +138,7 @@ def test_a_map_value_can_be_taken_once(on_getppid: BpfObject) -> None:
     assert not calls.delete(b"abcd")
 
 
+@pytest.mark.each_kernel
 def test_without_a_ring_buffer_records_come_through_perf_buffers(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +155,7 @@ def test_without_a_ring_buffer_records_come_through_perf_buffers(
         loaded.close()
 
 
+@pytest.mark.each_kernel
 def test_without_the_uprobe_pmu_an_entry_of_ours_is_made_and_removed(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

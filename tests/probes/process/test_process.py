@@ -90,6 +90,7 @@ def _python(code: str) -> subprocess.Popen[bytes]:
     return process
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_starts_are_counted_and_consumed_matches_produced(watched: Watched) -> None:
     for _ in range(5):
@@ -101,6 +102,7 @@ def test_starts_are_counted_and_consumed_matches_produced(watched: Watched) -> N
     assert sum(each.weight for each in counts) >= produced[""] >= 5
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGABRT])
 def test_an_end_by_a_signal_is_counted_once_however_many_threads_there_are(
@@ -120,6 +122,7 @@ def test_an_end_by_a_signal_is_counted_once_however_many_threads_there_are(
     assert watched.total("process_killed_total", signal=number.name) - before >= 1
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_an_ordinary_exit_is_not_taken_for_a_kill_of_its_threads(watched: Watched) -> None:
     leaving = subprocess.Popen([sys.executable, "-S", "-c", EXITS_WITH_THREADS])
@@ -156,6 +159,7 @@ def test_a_process_whose_leader_left_first_is_found_by_the_sweep(watched: Watche
     )
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_the_out_of_memory_killers_choice_is_named(watched: Watched) -> None:
     group = Path("/sys/fs/cgroup/memory") / f"stallwatch-oom-{os.getpid()}"
@@ -185,6 +189,7 @@ def test_the_out_of_memory_killers_choice_is_named(watched: Watched) -> None:
                 time.sleep(0.1)
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_a_storm_of_starts_is_told_by_its_container(watched: Watched) -> None:
     root = next(

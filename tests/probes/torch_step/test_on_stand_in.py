@@ -103,6 +103,7 @@ def weight(readings: list[Reading], pid: int) -> int:
     return sum(each.weight for each in weighed if each.process and each.process.pid == pid)
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_every_step_and_its_wait_are_counted(driver: Driver, start: Callable[..., Program]) -> None:
     program = start()
@@ -130,6 +131,7 @@ def test_a_flush_without_a_step_has_the_wait_ratio_and_nothing_of_steps(
     assert level(readings, "step_comm_wait_ratio", program.pid) is None
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_an_exception_passes_through_the_probes_and_the_next_entry_closes_its_wait(
     driver: Driver, start: Callable[..., Program]
@@ -177,6 +179,7 @@ def test_threads_that_came_and_went_are_counted_and_their_records_removed(
     assert program.pid not in driver.probe._read()
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_a_forked_process_is_known_from_its_first_step_and_keeps_the_file_attached(
     driver: Driver, start: Callable[..., Program], stand_in: Path
@@ -211,6 +214,7 @@ def test_what_a_process_did_in_its_last_moments_is_counted_before_it_is_gone(
     assert driver.attached(stand_in.parent) == 0
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_all_that_the_kernel_produced_is_consumed_exactly_once(
     driver: Driver, start: Callable[..., Program]

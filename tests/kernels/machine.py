@@ -1,0 +1,81 @@
+"""Boots a kernel on this machine's own root file system, in software emulation, with virtme-ng."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.kernels.outcomes import Outcome, read_report
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).resolve().parents[2]
+GUEST = Path(__file__).with_name("guest.sh")
+# Emulated, a probe's tests take about a minute, most of it the compiler's start.
+LIMIT_SECONDS = 1800
+
+
+class BootError(Exception):
+    """The machine did not come up or did not finish; the text is the end of what it printed."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one kernel said: its release, and each test's outcome."""
+
+    release: str
+    outcomes: tuple[Outcome, ...]
+    log: str
+
+
+def boot_and_test(image: Path, files: Sequence[str], keep: Path | None = None) -> Run:
+    """Run the marked tests of some files on a kernel. `keep`: a folder for the logs."""
+    with tempfile.TemporaryDirectory(prefix="stallwatch-kernel-") as scratch:
+        out = Path(scratch)
+        console = _boot(image, out, files)
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+            (out / "console").write_text(console, encoding="utf-8")
+            shutil.copytree(out, keep, dirs_exist_ok=True)
+        return _read(out, console)
+
+
+def _boot(image: Path, out: Path, files: Sequence[str]) -> str:
+    scripts = Path(sys.executable).parent
+    command = [str(scripts / "vng"), "--verbose", "--run", str(image), "--user", "root", "--cwd", str(ROOT)]
+    command += ["--memory", "3G", "--cpus", "2", f"--rwdir={out}"]
+    if not Path("/dev/kvm").exists():
+        command.append("--disable-kvm")
+    guest = ["sh", str(GUEST), str(out), sys.executable, *files]
+    try:
+        done = subprocess.run(
+            [*command, "--", *guest],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=LIMIT_SECONDS,
+            env={**os.environ, "PATH": f"{scripts}:{os.environ['PATH']}"},  # vng calls its kin
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        return (error.stdout or b"").decode(errors="replace")
+    return done.stdout.decode(errors="replace")
+
+
+def _read(out: Path, console: str) -> Run:
+    log = out / "log"
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    try:
+        outcomes = read_report((out / "report.xml").read_text(encoding="utf-8"))
+        release = (out / "release").read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        last = (text or console).splitlines()[-15:]
+        raise BootError("\n".join(last)) from None
+    return Run(release, outcomes, text)
