@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from engine.aggregate.queue import FlushMark
+from engine.doorbell import DOORBELL
 from engine.pipeline.stage import ignore_fault, start_stage
 from engine.readings import PROBES_READY, Event, ProbeOptions, ProbeStatus, Produced
 from rules.errors import StallwatchError
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from engine.aggregate.queue import ReadingQueue
+    from engine.doorbell import Doorbell
     from engine.pipeline.stage import OnFault
     from engine.protocols import Probe
     from engine.readings import Reading
 
 LOG = logging.getLogger(__name__)
+# 0.5 % of a core for polls that rings ask for.
+QUIET = 200
 # A clock that was set back by less is waited for: that long there is no flush.
 MAX_STEP_BACK_MS = 60_000
 
@@ -42,6 +46,7 @@ class Collector:
     flush_interval_ms: int
     settings: dict[str, dict[str, object]] = field(default_factory=dict)
     poll_seconds: float = 0.5
+    doorbell: Doorbell = DOORBELL
     clock: Callable[[], float] = time.time
     on_fault: OnFault = ignore_fault
     missed: int = 0
@@ -58,6 +63,7 @@ class Collector:
     def stop(self, timeout_seconds: float = 10.0) -> None:
         """Detach the probes and end the thread."""
         self._stop.set()
+        self.doorbell.ring()
         if self._thread is not None:
             self._thread.join(timeout_seconds)
 
@@ -77,7 +83,9 @@ class Collector:
     def _collect(self) -> None:
         following = self._next_flush()
         while not self._stop.is_set():
+            began = time.monotonic()
             self._each(lambda probe: probe.poll())
+            cost_seconds = time.monotonic() - began
             now_ms = int(self.clock() * 1000)
             if now_ms >= following:
                 stamp = now_ms - now_ms % self.flush_interval_ms
@@ -92,7 +100,15 @@ class Collector:
                     "are there cannot be taken"
                 )
             left = following / 1000 - self.clock()
-            self._stop.wait(max(0.0, min(self.poll_seconds, left)))
+            self._rest(max(0.0, min(self.poll_seconds, left)), cost_seconds)
+
+    def _rest(self, seconds: float, cost_seconds: float) -> None:
+        """Wait for the next poll. A ring may ask for it sooner, but not at once again: polls that
+        are asked for take 1/QUIET of a core at most, however busy the rings are.
+        """  # noqa: D205 - one sentence
+        quiet = min(seconds, cost_seconds * QUIET)
+        if not self._stop.wait(quiet):
+            self.doorbell.wait(seconds - quiet)
 
     def flush(self, stamp_ms: int) -> None:
         """Read produced, drain, then mark: in that order a loss shows and a race does not."""

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import enum
 import functools
+import struct
 from typing import TYPE_CHECKING
 
 from probes.bpf import attachment, bcc, capabilities, syscall, tracefs
 from probes.bpf.builder import Built, Left, Source, build_first
-from probes.bpf.events import EventReader, PerfReader, RingReader
+from probes.bpf.events import MAX_PAGES, EventReader, PerfReader, RingReader
 from probes.bpf.maps import Map
 
 if TYPE_CHECKING:
@@ -51,6 +52,14 @@ class BpfObject:
         self._attachments: list[Attachment] = []
         self._readers: list[EventReader] = []
         self._closed = False
+        self._fill_slots()
+
+    def _fill_slots(self) -> None:
+        """Put the first ring into the slot of each SW_EVENTS, so that no record is too early."""
+        for name, fd in self._built.map_fds.items():
+            ring = self._built.map_fds.get(f"{name}_ring")
+            if ring is not None:
+                syscall.map_update(fd, struct.pack("=I", 0), struct.pack("=I", ring))
 
     def attach_tracepoint(self, program: str, category: str, event: str) -> Attachment:
         """Raises UnavailableError."""
@@ -103,11 +112,23 @@ class BpfObject:
                 raise capabilities.explain_refusal(error, privileges) from error
         return self._maps[name]
 
-    def events(self, name: str, pages: int) -> EventReader:
-        """Read an SW_EVENTS map; `pages` sizes the perf buffers where there is no ring."""
+    def events(
+        self, name: str, pages: int, *, max_pages: int = MAX_PAGES, prompt: bool = False
+    ) -> EventReader:
+        """Read an SW_EVENTS map.
+
+        `pages`: of the perf buffers where the kernel has no ring; a ring begins with those of its
+        declaration. `max_pages`: how far it may grow. `prompt`: the first record in an empty ring
+        wakes the collector, for events that must not wait for its next poll.
+        """
         events = self.map(name)
-        ring = events.info.type == syscall.MAP_TYPE_RINGBUF
-        reader: EventReader = RingReader(events) if ring else PerfReader(events, pages)
+        reader: EventReader
+        if events.info.type == syscall.MAP_TYPE_ARRAY_OF_MAPS:
+            first = self._built.map_fds.pop(f"{name}_ring")
+            mark = self.map(f"{name}_wake")
+            reader = RingReader(events, first, mark, max_pages=max_pages, prompt=prompt)
+        else:
+            reader = PerfReader(events, pages)
         self._readers.append(reader)
         return reader
 

@@ -49,10 +49,19 @@ def boot_and_test(image: Path, files: Sequence[str], keep: Path | None = None) -
 
 def _boot(image: Path, out: Path, files: Sequence[str]) -> str:
     scripts = Path(sys.executable).parent
-    command = [str(scripts / "vng"), "--verbose", "--run", str(image), "--user", "root", "--cwd", str(ROOT)]
+    command = [
+        str(scripts / "vng"),
+        "--verbose",
+        "--run",
+        str(image),
+        "--user",
+        "root",
+        "--cwd",
+        str(ROOT),
+    ]
     command += ["--memory", "3G", "--cpus", "2", f"--rwdir={out}"]
-    if not Path("/dev/kvm").exists():
-        command.append("--disable-kvm")
+    # KVM is not asked for: in a virtual machine it is often there and does not work.
+    command += ["--disable-kvm", "--force-9p"]
     guest = ["sh", str(GUEST), str(out), sys.executable, *files]
     try:
         done = subprocess.run(

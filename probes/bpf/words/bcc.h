@@ -12,9 +12,26 @@
 #define SW_PERCPU_ARRAY(name, value_type, entries) \
 	BPF_TABLE("percpu_array", u32, value_type, name, entries)
 
-/* A ring of `pages` pages; a perf buffer, sized by the reader, where the kernel has no ring. */
+/*
+ * Records for the reader. With a ring buffer: a slot that holds the ring in use, so that the reader
+ * can replace it by a larger one; NAME_ring is the first, of `pages` pages; NAME_wake holds how many
+ * bytes must lie in it before the reader is woken. Otherwise a perf buffer, sized by the reader.
+ */
 #ifdef SW_HAS_RING
-#define SW_EVENTS(name, pages) BPF_RINGBUF_OUTPUT(name, pages)
+#define SW_EVENTS(name, pages)                                             \
+	BPF_RINGBUF_OUTPUT(name##_ring, pages);                            \
+	BPF_TABLE("array_of_maps$" #name "_ring", int, int, name, 1);      \
+	BPF_TABLE("array", u32, u64, name##_wake, 1)
+
+/* Wakes the reader once, by the record that passes the mark, and leaves it alone otherwise: the flags
+ * are BPF_RB_FORCE_WAKEUP and BPF_RB_NO_WAKEUP. 0: written. A record has a header of 8 bytes. */
+static inline long sw_ring_output(void *ring, void *record, u64 size, u64 mark)
+{
+	u64 before = bpf_ringbuf_query(ring, 0 /* BPF_RB_AVAIL_DATA */);
+	u64 flags = before <= mark && before + size + 8 > mark ? 2 : 1;
+
+	return bpf_ringbuf_output(ring, record, size, flags);
+}
 #else
 #define SW_EVENTS(name, pages) BPF_PERF_OUTPUT(name)
 #endif

@@ -33,8 +33,11 @@ _CALLS = {
         ),
     ),
 }
-# Flag 1 is BPF_RB_NO_WAKEUP: the reader drains by itself about twice a second.
-_RING_OUTPUT = r"\1.ringbuf_output(\3, sizeof(*(\3)), 1)"
+# The ring is whichever the reader has put into the slot.
+_RING_OUTPUT = (
+    r"({ u32 slot_ = 0; void *ring_ = \1.lookup(&slot_); u64 *mark_ = \1_wake.lookup(&slot_);"
+    r" ring_ && mark_ ? sw_ring_output(ring_, \3, sizeof(*(\3)), *mark_) : -1; })"
+)
 _PERF_OUTPUT = r"\1.perf_submit(\2, \3, sizeof(*(\3)))"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.aggregate.queue import FlushMark, ReadingQueue
+from engine.doorbell import Doorbell
 from engine.pipeline.collector import Collector
 from engine.readings import Count, ProbeOptions, ProbeStatus, Produced, Reading
 
@@ -99,6 +100,25 @@ def test_the_thread_flushes_at_multiples_of_the_interval_and_detaches_at_the_end
         marks += [item for item in queue.take(10, 1) if isinstance(item, FlushMark)]
     collector.stop()
     assert all(mark.timestamp_ms % 100 == 0 for mark in marks)
+    assert probe.stopped == 1
+
+
+def test_a_ring_is_answered_before_the_next_poll_is_due() -> None:
+    class Told(CountingProbe):
+        def poll(self) -> None:
+            super().poll()
+            polled.release()
+
+    polled = threading.Semaphore(0)
+    probe, bell = Told(), Doorbell()
+    collector = Collector(
+        [probe], ReadingQueue(1000), 3_600_000, poll_seconds=3600.0, doorbell=bell
+    )
+    collector.start()
+    for _ in range(3):
+        assert polled.acquire(timeout=60)
+        bell.ring()
+    collector.stop()
     assert probe.stopped == 1
 
 
