@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from engine.readings import Process
     from probes.budget.ledger import Key, Totals
     from probes.budget.settings import BudgetConfig
+    from probes.budget.traps import TrapCosts
 
 Mode = Literal["full", "colder", "sampled", "duty", "detached"]
 # Waiting times double with each relapse, up to this many times.
@@ -60,6 +61,9 @@ class Control:
     # Files in which it was attached when it was suspended.
     files: int = 0
     returning: bool = False
+    # Of one trap, and what that was worked out for: costs and number of files.
+    trap_seconds: float = 0.0
+    priced: tuple[TrapCosts, int] | None = None
     # How long a slice really costs: attaching, detaching and late polls included.
     on_seconds: float = 0.0
     # Calls when the newest slice began.

@@ -5,9 +5,10 @@
     governor.step(read())        # in its collect: compares cost with budget, changes modes
     governor.estimate(key, raw)  # what to emit for a raw total, with its error bound
 
-`read()` gives cumulative totals, {(function, process): (calls, ...)}: calls first, then whatever
-else is to be scaled alike. A function is in one mode for all processes, because a breakpoint sits
-in a file and not in a process; the process that pays the largest share decides.
+`read()` gives cumulative totals, {(slot, process): (traps, ...)}: traps first, then whatever else
+is to be scaled alike. A slot is a function, or one kind of its calls (`Ledger.function_of`).
+A function is in one mode for all processes, because a breakpoint sits in a file and not in a
+process; the process that pays the largest share decides.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from engine.readings import Process
     from probes.budget.estimator import Estimate
-    from probes.budget.ledger import Key, Totals
+    from probes.budget.ledger import Key, Totals, Vector
     from probes.budget.schedule import Schedule
     from probes.budget.settings import BudgetConfig
 
@@ -58,6 +59,10 @@ class Sites(Protocol):
         """Files in which it is attached."""
         ...
 
+    def trap_codes(self, name: str) -> Sequence[bytes]:
+        """The first bytes of each instruction at which it is or was attached."""
+        ...
+
 
 class Probed(Protocol):
     """What the governor must know of a function; `Function` says it."""
@@ -65,11 +70,6 @@ class Probed(Protocol):
     @property
     def name(self) -> str:
         """Label value and key."""
-        ...
-
-    @property
-    def leave(self) -> str:
-        """The program at its exits, "" for none: then a call costs one trap, not two."""
         ...
 
     @property
@@ -150,12 +150,12 @@ class Governor:
             mode = self._choose(control, now)
             if mode == "duty" and control.mode == "full":
                 self._ledger.note(control.name, before, totals, now - since)
-                self._ledger.note_idle(self._lows.swinging(control.name))
+                self._ledger.note_idle(self._lows.swinging(self._ledger.keys(control.name)))
             self._change(control, mode, now, totals)
         decisions, self._decisions = self._decisions, []
         return decisions
 
-    def estimate(self, key: Key, raw: Sequence[float], now: float | None = None) -> Estimate:
+    def estimate(self, key: Key, raw: Vector, now: float | None = None) -> Estimate:
         """What a raw total stands for; the same, with no error, while nothing is missed."""
         return self._ledger.estimate(key, raw, self._clock() if now is None else now)
 
@@ -183,10 +183,14 @@ class Governor:
         for kind, seconds in self._costs().by_kind():
             yield Level("stallwatch_probe_trap_seconds", None, seconds, (("kind", kind),))
 
-    def _call_seconds(self, name: str) -> float:
-        """What a call costs: a trap at its entry and one at an exit. Entries count as stepped."""
+    def _price(self) -> None:
+        """What a trap of each function costs; looked up again where its files are others."""
         costs = self._costs()
-        return costs.stepped + (costs.exit if self._functions[name].leave else 0.0)
+        for name, control in self._controls.items():
+            if control.priced != (costs, files := self._sites.attached(name)):
+                if files or not control.priced:
+                    control.trap_seconds = costs.mean(self._sites.trap_codes(name))
+                control.priced = costs, files
 
     def _weigh(self, processes: set[Process], since: float | None, now: float) -> None:
         """By process, the cores that a share is a share of."""
@@ -199,22 +203,27 @@ class Governor:
             self._cores[process] = taken_from(spent, now - since) / (now - since)
         self._cores = {each: self._cores[each] for each in self._cpu}
 
-    def _share(self, name: str, process: Process, calls_per_second: float) -> float:
+    def _share(self, name: str, process: Process, traps_per_second: float) -> float:
         cores = self._cores.get(process, LEAST_CORES)
-        return calls_per_second * self._call_seconds(name) / cores
+        return traps_per_second * self._controls[name].trap_seconds / cores
 
     def _measure(self, totals: Totals, before: Totals, passed: float) -> None:
+        self._price()
         self._lows.turn(self._clock())
         for control in self._controls.values():
             control.ratio = 0.0
             if control.mode == "full":
                 control.wanted = {}
-        for (name, process), raw in totals.items():
+        traps: dict[Key, float] = {}
+        for key, raw in totals.items():
+            earlier = float(before[key][0]) if key in before else 0.0
+            rate = max(0.0, float(raw[0]) - earlier) / passed
+            self._lows.note(key, rate if key in before else 0.0, rate)
+            function = self._ledger.function_of(key[0]), key[1]
+            traps[function] = traps.get(function, 0.0) + rate
+        for (name, process), rate in traps.items():
             control = self._controls[name]
-            earlier = before.get((name, process))
-            calls = max(0.0, raw[0] - (earlier[0] if earlier else 0.0))
-            self._lows.note((name, process), calls / passed if earlier else 0.0, calls / passed)
-            taken = self._share(name, process, calls / passed)
+            taken = self._share(name, process, rate)
             control.ratio = max(control.ratio, taken)
             if control.mode == "full":
                 control.wanted[process] = taken
@@ -323,13 +332,13 @@ class Governor:
         control.slices.append(Slice(start, length, opened, slack, totals))
 
     def _time_slices(self, control: Control, totals: Totals) -> None:
-        """How long the last slice cost its processes, by the calls counted since it began."""
+        """How long the last slice cost its processes, by the traps counted since it began."""
         before = control.opened
-        control.opened = {key: raw[0] for key, raw in totals.items() if key[0] == control.name}
-        calls = sum(control.opened[key] - before[key] for key in before if key in control.opened)
+        control.opened = {key: raw[0] for key, raw in self._ledger.of(control.name, totals)}
+        traps = sum(control.opened[key] - before[key] for key in before if key in control.opened)
         rate = sum(self._ledger.rate(key) for key in before)
         if before and rate > 0:
-            bounded = min(calls / rate, MOST_SLICES * self._settings.slice.seconds)
+            bounded = min(traps / rate, MOST_SLICES * self._settings.slice.seconds)
             control.on_seconds += 0.5 * (bounded - control.on_seconds)
 
     def _close(self, control: Control, slice_: Slice, read: Callable[[], Totals]) -> None:
@@ -338,10 +347,13 @@ class Governor:
         seconds = closed - slice_.opened
         window = Window(slice_.start, slice_.length, seconds, slice_.slack + slack)
         self._ledger.add(control.name, window, slice_.before, totals)
+        rates: dict[Process, float] = {}
         for key in self._ledger.keys(control.name):
-            wanted = self._share(control.name, key[1], self._ledger.rate(key))
+            rates[key[1]] = rates.get(key[1], 0.0) + self._ledger.rate(key)
+        for process, rate in rates.items():
+            wanted = self._share(control.name, process, rate)
             # Halved at most: a pause between two bursts does not make it cheap at once.
-            control.wanted[key[1]] = max(wanted, 0.5 * control.wanted.get(key[1], 0.0))
+            control.wanted[process] = max(wanted, 0.5 * control.wanted.get(process, 0.0))
         if control.returning and not control.slices:
             # Everything is attached and was just read: no call is missed on the way back.
             self._change(control, "full", closed, totals)

@@ -1,4 +1,7 @@
-"""What is known of each (function, process): exact totals, estimates where it was not watched."""
+"""What is known of each total: exactly what was counted, or an estimate where nobody watched.
+
+A total is of a slot (a function, or one kind of its calls) in a process.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ if TYPE_CHECKING:
     from probes.budget.bounds import Floats
 
 Key: TypeAlias = tuple[str, Process]
-Totals: TypeAlias = "Mapping[Key, Sequence[float]]"
+Vector: TypeAlias = "Sequence[float] | Floats"
+Totals: TypeAlias = "Mapping[Key, Vector]"
 
 
 def born(process: Process) -> float:
@@ -27,9 +31,17 @@ def born(process: Process) -> float:
 
 
 class Ledger:
-    """Estimators, made when a function may soon be watched in slices; without one raw is exact."""
+    """Estimators, made when a function may soon be watched in slices; without one raw is exact.
 
-    def __init__(self, born: Callable[[Process], float] = born) -> None:
+    `function_of`: the function that a slot belongs to.
+    """
+
+    def __init__(
+        self,
+        function_of: Callable[[str], str] = str,
+        born: Callable[[Process], float] = born,
+    ) -> None:
+        self.function_of = function_of
         self._born = born
         self._estimators: dict[Key, Estimator] = {}
         # Raw totals up to which an estimator knows everything exactly.
@@ -42,27 +54,31 @@ class Ledger:
 
     def keys(self, name: str) -> Iterator[Key]:
         """Of the function, those with an estimator."""
-        return (key for key in list(self._estimators) if key[0] == name)
+        return (key for key in list(self._estimators) if self.function_of(key[0]) == name)
+
+    def of(self, name: str, totals: Totals) -> Iterator[tuple[Key, Vector]]:
+        """Of the function, the totals."""
+        return (item for item in totals.items() if self.function_of(item[0][0]) == name)
 
     def rate(self, key: Key) -> float:
-        """Calls a second in the newest slice; 0 for what was not in one."""
+        """Traps a second in the newest slice; 0 for what was not in one."""
         estimator = self._estimators.get(key)
         return 0.0 if estimator is None else float(estimator.rate[0])
 
-    def estimate(self, key: Key, raw: Sequence[float], now: float) -> Estimate:
+    def estimate(self, key: Key, raw: Vector, now: float) -> Estimate:
         """What a raw total stands for."""
         estimator = self._estimators.get(key)
         if estimator is None:
             values = np.asarray(raw, dtype=np.float64)
             return Estimate(values, np.zeros_like(values))
-        if key[0] not in self._sliced:
+        if self.function_of(key[0]) not in self._sliced:
             self._count(key, raw)
         return estimator.at(now)
 
     def note(self, name: str, before: Totals, after: Totals, seconds: float) -> None:
         """Remember the rates of a stretch in which the function was watched all the time."""
-        for key, raw in after.items():
-            if key[0] == name and key in before:
+        for key, raw in self.of(name, after):
+            if key in before:
                 delta = np.subtract(raw, before[key], dtype=np.float64)
                 self._count(key, raw).note(delta, seconds)
 
@@ -75,16 +91,13 @@ class Ledger:
     def begin(self, name: str, now: float, totals: Totals) -> None:
         """From now on the function is watched in slices; `totals` are those of now."""
         self._sliced[name] = now
-        for key, raw in totals.items():
-            if key[0] == name:
-                estimator = self._count(key, raw)
-                estimator.begin(now, estimator.rate)
+        for key, raw in self.of(name, totals):
+            estimator = self._count(key, raw)
+            estimator.begin(now, estimator.rate)
 
     def add(self, name: str, window: Window, before: Totals, after: Totals) -> None:
         """A slice has been watched, from one reading of the totals to another."""
-        for key, raw in after.items():
-            if key[0] != name:
-                continue
+        for key, raw in self.of(name, after):
             values = np.asarray(raw, dtype=np.float64)
             if key not in self._estimators:
                 estimator = self._estimators[key] = Estimator(len(values))
@@ -107,7 +120,7 @@ class Ledger:
             del self._estimators[key]
             self._counted.pop(key, None)
 
-    def _count(self, key: Key, raw: Sequence[float]) -> Estimator:
+    def _count(self, key: Key, raw: Vector) -> Estimator:
         values = np.asarray(raw, dtype=np.float64)
         estimator = self._estimators.get(key)
         if estimator is None:

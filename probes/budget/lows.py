@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from probes.budget.ledger import Key
 
@@ -33,9 +33,9 @@ class Lows:
         self._last[key] = rate
         self._now[key] = min(low, self._now.get(key, low))
 
-    def swinging(self, name: str) -> Iterator[Key]:
-        """Of a function, those that were seen at less than half of the last step's rate."""
-        for key, rate in self._last.items():
-            low = min(self._now[key], self._before.get(key, rate))
-            if key[0] == name and low < rate / 2:
+    def swinging(self, keys: Iterable[Key]) -> Iterator[Key]:
+        """Those that were seen at less than half of the last step's rate."""
+        for key in keys:
+            rate = self._last.get(key, 0.0)
+            if min(self._now.get(key, rate), self._before.get(key, rate)) < rate / 2:
                 yield key

@@ -56,6 +56,17 @@ class TrapCosts:
         """Seconds of a trap at a function's first instruction, given its first bytes."""
         return self.emulated if is_emulated(instruction, machine) else self.stepped
 
+    def mean(self, codes: Sequence[bytes], machine: str = platform.machine()) -> float:
+        """Seconds of a trap at one of these instructions, entries and exits alike.
+
+        A call runs into one entry and one exit, so returns together count as much as the rest.
+        Without any, as much as the dearest.
+        """
+        entries = [self.entry(code, machine) for code in codes if not is_return(code, machine)]
+        exits = [self.exit] if len(entries) < len(codes) else []
+        parts = [max(entries)] * bool(entries) + exits
+        return sum(parts) / len(parts) if parts else max(self.stepped, self.exit)
+
     def by_kind(self) -> tuple[tuple[Literal["entry", "entry_stepped", "exit"], float], ...]:
         """For the metric: `entry` where the kernel emulates the first instruction."""
         return (("entry", self.emulated), ("entry_stepped", self.stepped), ("exit", self.exit))
@@ -78,6 +89,13 @@ def is_emulated(instruction: bytes, machine: str) -> bool:
     if first == 0x0F:
         return len(instruction) > 1 and instruction[1] in range(0x80, 0x90)
     return first in {*range(0x50, 0x58), *range(0x70, 0x80), 0x90, 0xE8, 0xE9, 0xEB}
+
+
+def is_return(instruction: bytes, machine: str) -> bool:
+    """Whether an instruction is a return (x86-64: ret, rep ret; arm64: ret x30)."""
+    if machine == "aarch64":
+        return instruction[:4] == bytes.fromhex("c0035fd6")
+    return instruction[:1] in {b"\xc3", b"\xc2"} or instruction[:2] == b"\xf3\xc3"
 
 
 def _arm64_emulated(word: int) -> bool:

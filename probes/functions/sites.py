@@ -120,6 +120,15 @@ class FunctionSites:
         """Files of its library in which a function was not found."""
         return sum(not site.places.symbols for site in self._sites(name))
 
+    def trap_codes(self, name: str) -> list[bytes]:
+        """The first bytes of each instruction at which a function is probed, or was."""
+        return [
+            os.pread(file.image.fd, 8, offset)
+            for file in self._files.values()
+            if file.image is not None and name in file.sites
+            for _, offset in file.sites[name].places.plan(self._functions[name])
+        ]
+
     def timed(self, key: FileKey, name: str) -> bool:
         """Whether entry and exits of a function are probed in a file: its calls have durations."""
         site = self._files[key].sites.get(name) if key in self._files else None
@@ -150,8 +159,13 @@ class FunctionSites:
         until = time.monotonic() + ATTACH_SECONDS
         while self._pending and time.monotonic() < until:
             key, name = self._pending.popleft()
-            if key in self._files:
-                self._place(self._files[key], self._functions[name])
+            file = self._files.get(key)
+            if file is None:
+                continue
+            if name not in file.sites:
+                self._place(file, self._functions[name])
+            elif name not in self._suspended:
+                self._probe(file, file.sites[name], self._functions[name])
 
     def detach(self, key: FileKey) -> None:
         """Let go of a file that nobody maps any more."""
@@ -170,12 +184,11 @@ class FunctionSites:
             self._release(site)
 
     def resume(self, name: str) -> None:
-        """Attach a suspended function again."""
+        """Attach a suspended function again, now or in the next `advance`s."""
         if name in self._suspended:
             self._suspended.discard(name)
-            for file in self._files.values():
-                if name in file.sites:
-                    self._probe(file, file.sites[name], self._functions[name])
+            self._pending.extend((key, name) for key, f in self._files.items() if name in f.sites)
+            self.advance()
 
     def close(self) -> None:
         """Detach everything and wait for it."""

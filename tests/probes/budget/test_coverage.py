@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 KEY = ("launch", Process(7, 90_000))
-RUNS = 60
+RUNS = 40
 START = 1000.0
 
 

@@ -11,7 +11,7 @@ from probes.budget.settings import BudgetConfig
 
 ONE, TWO = Process(7, 90_000), Process(8, 90_000)
 LAUNCH, WAIT = ("launch", ONE), ("wait", ONE)
-# Of one core, with 5 µs a call: 20,000 calls a second take 10 %, 1,000 take 0.5 %.
+# Of one core, with 5 µs a trap: 20,000 traps a second take 10 %, 1,000 take 0.5 %.
 HOT, WARM = 20_000.0, 1_000.0
 
 
@@ -160,7 +160,7 @@ def test_modes_shares_and_trap_costs_are_metrics(world: Any, named: Any) -> None
     own = (("probe", "cuda"), ("function", "launch"))
     assert levels["stallwatch_probe_mode", (*own, ("mode", "duty"))] == 1
     assert levels["stallwatch_probe_overhead_ratio", own] > 0
-    assert levels["stallwatch_probe_trap_seconds", (("kind", "exit"),)] == 2.5e-6
+    assert levels["stallwatch_probe_trap_seconds", (("kind", "exit"),)] == 5e-6
 
 
 def test_a_process_that_has_ended_is_forgotten(world: Any, named: Any) -> None:
