@@ -71,8 +71,12 @@ class LibraryNames:
         Raises OSError: ProcessLookupError or FileNotFoundError when it is gone, PermissionError
         when it may not be read.
         """
+        return self.mapped_in(read_maps(pid, proc), pid)
+
+    def mapped_in(self, maps: bytes, pid: int) -> tuple[Mapped, ...]:
+        """The same from the text of a process' maps."""
         found: dict[FileKey, Mapped] = {}
-        for region, device, inode, path in self._line.findall(_read_maps(pid, proc)):
+        for region, device, inode, path in self._line.findall(maps):
             key = FileKey(device.decode(), int(inode))
             name = path.decode("utf-8", "surrogateescape")
             found.setdefault(key, Mapped(key, name, region.decode(), pid))
@@ -98,7 +102,8 @@ def _pattern(name: str) -> str:
     return f"{out}(?:{re.escape(DELETED)})?"
 
 
-def _read_maps(pid: int, proc: Path) -> bytes:
+def read_maps(pid: int, proc: Path = PROC) -> bytes:
+    """The mappings of a process, empty for a thread of the kernel. Raises OSError."""
     text = _read(f"{proc}/{pid}/maps")
     if text:
         return text

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from probes.bpf.errors import UnavailableError
 from probes.libraries.hook import LinkerHook
+from probes.libraries.limits import Limits
 from probes.libraries.subscription import Changes, Subscription
-from probes.libraries.watch import LibraryWatch, Limits
+from probes.libraries.watch import LibraryWatch
 
-__all__ = ["Changes", "Limits", "Subscription", "current", "limits", "subscribe"]
+__all__ = ["Changes", "Subscription", "configure", "current", "subscribe"]
 
 
 class _Shared(LibraryWatch):
@@ -29,9 +30,9 @@ class _Shared(LibraryWatch):
                 _running.clear()
 
 
-# At most one. Its limits outlive it, so that they can be set before anybody subscribes.
+# At most one of each. Limits can be set before anybody subscribes, and afterwards.
 _running: list[_Shared] = []
-limits = Limits()
+_limits: list[Limits] = [Limits()]
 
 
 def subscribe(*names: str) -> Subscription:
@@ -46,6 +47,13 @@ def subscribe(*names: str) -> Subscription:
     return _running[0].subscribe(*names)
 
 
+def configure(limits: Limits) -> None:
+    """Set what the watch may spend, from its next poll on."""
+    _limits[:] = [limits]
+    if _running:
+        _running[0].limits = limits
+
+
 def current() -> LibraryWatch | None:
     """The watch, None while nobody subscribes."""
     return _running[0] if _running else None
@@ -53,6 +61,6 @@ def current() -> LibraryWatch | None:
 
 def _open() -> _Shared:
     try:
-        return _Shared(hook=LinkerHook(), limits=limits)
+        return _Shared(hook=LinkerHook(), limits=_limits[0])
     except UnavailableError as error:
-        return _Shared(hook=None, hook_error=error, limits=limits)
+        return _Shared(hook=None, hook_error=error, limits=_limits[0])

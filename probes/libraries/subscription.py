@@ -87,6 +87,14 @@ class Subscription:
         """The process that has this pid now: remembered where it is watched, else read."""
         return self._watch.identify(pid)
 
+    def parent(self, pid: int) -> Process | None:
+        """The watched process that forked a pid, for counts of a child that is gone already.
+
+        Such a child has its parent's environment, hence its task and rank. None when the pid was
+        not told of, or ran a program of its own.
+        """
+        return self._watch.parent(pid)
+
     def threads(self, process: Process) -> frozenset[int]:
         """Its threads, empty when it is gone; read once per poll, whoever asks."""
         return self._watch.threads(process)

@@ -10,16 +10,25 @@ costs no more in a poll than one of 500.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.aggregate.procfs import Procfs
 from probes.libraries.ends import Ends
-from probes.libraries.maps import PROC, LibraryNames, Mapped, identify, threads
+from probes.libraries.executables import Executables
+from probes.libraries.limits import Limits
+from probes.libraries.maps import (
+    PROC,
+    LibraryNames,
+    Mapped,
+    identify,
+    read_maps,
+    threads,
+)
+from probes.libraries.parents import Parents
 from probes.libraries.subscription import Subscription
+from probes.libraries.sweep import GONE_COST, UNCHANGED_COST, Allowance, Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,38 +42,8 @@ if TYPE_CHECKING:
 LINKERS = ("ld-linux", "ld-musl", "ld-2.", "ld64.so", "ld.so")
 
 
-@dataclass(slots=True)
-class Limits:
-    """What the watch may spend. Times in seconds; reading maps takes 0.1 ms, 2 ms for PyTorch.
-
-    `sweep_burst`, `sweep_rate`: looks that sweeps may make at once and per second on average, so
-    that they stay below 2 % of a core; a look that finds a process unchanged counts a fifth.
-    """
-
-    looks_per_poll: int = 200
-    max_pending: int = 8192
-    sweep_burst: int = 5000
-    sweep_rate: float = 200.0
-    sweep_seconds: float = 600.0
-    sweep_seconds_without_hook: float = 30.0
-    # A process whose linker was not listened to when it started is looked at in every poll so long.
-    acquaintance_seconds: float = 20.0
-    # How old a refresh may be that serves another subscriber.
-    stale_seconds: float = 0.1
-    max_remembered: int = 65_536
-
-
-UNCHANGED_COST = 0.2
-
-
-@dataclass(slots=True)
-class _Sweep:
-    """`whole`: read everybody's maps; else only those of processes never seen before."""
-
-    pids: deque[int]
-    whole: bool
-    doubts: int
-    linkers: set[FileKey] = field(default_factory=set)
+# How old a refresh may be that serves another subscriber, in seconds.
+STALE_SECONDS = 0.1
 
 
 class LibraryWatch:
@@ -88,18 +67,22 @@ class LibraryWatch:
         self._clock = clock
         self._ends = Ends(proc)
         self._subscriptions: list[Subscription] = []
+        self.executables = Executables(proc)
         self._names = LibraryNames()
         self._linker_names = LibraryNames(*LINKERS)
         self._known: dict[int, Process] = {}
         self._mapped: dict[Process, tuple[Mapped, ...]] = {}
         self._seen: dict[int, int] = {}
+        # How often maps were read.
+        self.looks = 0
         self._unreadable: set[int] = set()
         self._pending: dict[int, None] = {}
         self._new_linker: dict[int, float] = {}
+        self._parents = Parents()
         self._threads: dict[Process, frozenset[int]] = {}
-        self._sweep: _Sweep | None = None
+        self._sweep: Sweep | None = None
         self._next_sweep = 0.0
-        self._allowance = float(self.limits.sweep_burst)
+        self._allowance = Allowance(self.limits, clock())
         self._doubts = 0
         self._served = 0
         self._refreshed = clock()
@@ -124,9 +107,19 @@ class LibraryWatch:
         return len(self._subscriptions)
 
     @property
+    def watched(self) -> int:
+        """Processes that map a library that somebody asks for."""
+        return len(self._known)
+
+    @property
     def unreadable(self) -> int:
         """Processes whose maps may not be read."""
         return len(self._unreadable)
+
+    @property
+    def unreadable_pids(self) -> list[int]:
+        """Their pids."""
+        return sorted(self._unreadable)
 
     @property
     def deaf(self) -> str:
@@ -142,7 +135,7 @@ class LibraryWatch:
     def serve(self, subscription: Subscription) -> None:
         """Refresh, unless it was done for another subscriber a moment ago."""
         waited = self._clock() - self._refreshed
-        stale = waited > self.limits.stale_seconds
+        stale = waited > STALE_SECONDS
         if self._due or stale or subscription.served == self._served:
             self.refresh()
         subscription.served = self._served
@@ -150,15 +143,16 @@ class LibraryWatch:
     def refresh(self) -> None:
         """Notice ends, drain the hook, look at what it named, and go on with a sweep."""
         now = self._clock()
-        self._allow(now)
+        self._allowance.renew(self.limits, now)
+        self._refreshed = now
+        self._due = False
         self._served += 1
         self._threads.clear()
+        self.executables.begin(self.limits.programs_per_poll, self.limits.max_programs)
+        # Before those that ended are forgotten: a child may have outlived the one that forked it.
+        lost = self._hear()
         for process in self._ends.ended():
             self._end(process)
-        lost = False
-        if self._hook is not None:
-            pids, lost = self._hook.drain()
-            self._pending.update(dict.fromkeys(pids))
         if lost or now >= self._next_sweep or len(self._pending) > self.limits.max_pending:
             self._begin_sweep(whole=True)
         self._look_at_pending(now)
@@ -167,25 +161,58 @@ class LibraryWatch:
             self._begin_sweep(whole=False)
             self._go_on_sweeping()
 
+    def _hear(self) -> bool:
+        """Note whom the hook names; whether it lost some."""
+        if self._hook is None:
+            return False
+        heard = self._hook.drain()
+        self._pending.update(dict.fromkeys(heard.touched))
+        for pid in heard.executed:
+            self._parents.forget(pid)
+        for pid, by in heard.forked.items():
+            parent = self._known.get(by)
+            # A thread has its place below its process as long as it lives.
+            if parent is None or pid in self.threads(parent):
+                continue
+            self._parents.note(pid, parent, self.limits.max_pending)
+            self._pending[pid] = None
+        return heard.lost
+
+    def parent(self, pid: int) -> Process | None:
+        """The watched process that forked this pid, if it runs no program of its own since.
+
+        For counts of a child that came and went between two polls: it has its parent's environment,
+        so its task and rank are its parent's.
+        """
+        return self._parents.of(pid)
+
     def look(self, pid: int) -> tuple[Mapped, ...]:
         """Look at one process now; returns what it maps for anybody, linkers included."""
+        return self._look(pid) or ()
+
+    def _look(self, pid: int) -> tuple[Mapped, ...] | None:
+        """None: there is no such process."""
         process = identify(pid, self._proc)
         before = self._known.get(pid)
         if before is not None and before != process:
             self._end(before)
         if process is None:
-            return ()
+            return None
         self._seen[pid] = process.start_ticks
         try:
-            mapped = self._names.mapped_by(pid, self._proc)
+            self.looks += 1
+            maps = read_maps(pid, self._proc)
         except PermissionError:
             self._unreadable.add(pid)
             return ()
         except OSError:
             return ()
         self._unreadable.discard(pid)
+        mapped = self._names.mapped_in(maps, pid)
         linkers = [each for each in mapped if self._linker_names.match(each.name)]
         self._listen(linkers)
+        if not linkers:
+            self._note_program(pid, maps)
         self._update(process, tuple(each for each in mapped if each not in linkers))
         return mapped
 
@@ -214,19 +241,20 @@ class LibraryWatch:
         self._next_sweep = 0.0
         self._due = True
 
-    def _allow(self, now: float) -> None:
-        self._due = False
-        passed = max(0.0, now - self._refreshed)
-        limit = float(self.limits.sweep_burst)
-        self._allowance = min(limit, self._allowance + passed * self.limits.sweep_rate)
-        self._refreshed = now
-
     def _look_at_pending(self, now: float) -> None:
         self._new_linker = {pid: until for pid, until in self._new_linker.items() if until > now}
         self._pending.update(dict.fromkeys(self._new_linker))
-        for pid in list(itertools.islice(self._pending, self.limits.looks_per_poll)):
+        left = float(self.limits.looks_per_poll)
+        for pid in list(self._pending):
+            if left < 1:
+                break
             del self._pending[pid]
-            self.look(pid)
+            left -= GONE_COST if self._look(pid) is None else 1
+
+    def _note_program(self, pid: int, maps: bytes) -> None:
+        program = self.executables.note(pid, maps)
+        if program is not None and self._sweep is not None:
+            self._sweep.programs.add(program)
 
     def _listen(self, linkers: list[Mapped]) -> None:
         for linker in linkers:
@@ -240,6 +268,8 @@ class LibraryWatch:
         if libraries and process.pid not in self._known:
             self._known[process.pid] = process
             self._ends.add(process)
+            if self._hook is not None:
+                self._hook.follow(process.pid)
         if libraries:
             self._mapped[process] = libraries
             self._tell(process, libraries)
@@ -254,7 +284,8 @@ class LibraryWatch:
 
     def _end(self, process: Process) -> None:
         """It ended, or maps nothing of interest any more."""
-        self._known.pop(process.pid, None)
+        if self._known.pop(process.pid, None) is not None and self._hook is not None:
+            self._hook.unfollow(process.pid)
         self._mapped.pop(process, None)
         self._new_linker.pop(process.pid, None)
         self._ends.discard(process)
@@ -267,7 +298,7 @@ class LibraryWatch:
             every = limits.sweep_seconds if hooked else limits.sweep_seconds_without_hook
             self._next_sweep = self._clock() + every
             self._pending.clear()
-        self._sweep = _Sweep(deque(self._procfs.pids()), whole, self._doubts)
+        self._sweep = Sweep(deque(self._procfs.pids()), whole, self._doubts)
         if whole:
             there = set(self._sweep.pids)
             self._unreadable &= there
@@ -277,18 +308,19 @@ class LibraryWatch:
         sweep = self._sweep
         if sweep is None:
             return
-        while sweep.pids and self._allowance >= 1:
+        while sweep.pids and self._allowance.left:
             pid = sweep.pids.popleft()
             if not sweep.whole and self._is_seen(pid):
-                self._allowance -= UNCHANGED_COST
-                continue
-            self._allowance -= 1
-            self.look(pid)
+                self._allowance.spend(UNCHANGED_COST)
+            else:
+                self._allowance.spend(GONE_COST if self._look(pid) is None else 1)
         if not sweep.pids:
             self._sweep = None
             self.confirmed = sweep.doubts
             if sweep.whole and self._hook is not None:
                 self._hook.keep_only(sweep.linkers)
+            if sweep.whole:
+                self.executables.keep_only(sweep.programs)
 
     def _is_seen(self, pid: int) -> bool:
         if len(self._seen) > self.limits.max_remembered:

@@ -95,7 +95,7 @@ class TorchStepProbe:
             if owner is not None:  # it runs, though its maps may not be read
                 self._settle(watch, owner, orphans, now)
             else:
-                self._close(pid, None, orphans, now)
+                self._close(pid, watch.parent(pid), orphans, now)
 
     def status(self) -> ProbeStatus:
         """The present state."""

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from probes.libraries.hook import Heard
 from probes.libraries.watch import LibraryWatch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from probes.libraries.limits import Limits
     from probes.libraries.maps import FileKey, Mapped
 
 
@@ -21,6 +23,9 @@ class Machine:
         self.proc = proc
         self.now = 100.0
         self.named: set[int] = set()
+        self.executed: set[int] = set()
+        self.forked: dict[int, int] = {}
+        self.followed: set[int] = set()
         self.lost = False
         self.linkers: set[FileKey] = set()
         self.deaf = ""
@@ -41,6 +46,15 @@ class Machine:
             "\n".join([*lines, "7ffd0000-7ffe0000 rw-p 0 00:00 0 [stack]"])
         )
 
+    def run_alike(self, pids: range, libraries: list[tuple[str, int]]) -> None:
+        """Many at once, which share the file of one."""
+        first, *others = pids
+        self.runs(first, libraries)
+        for pid in others:
+            (self.proc / str(pid)).mkdir()
+            for name in ("stat", "maps"):
+                (self.proc / f"{pid}/{name}").hardlink_to(self.proc / f"{first}/{name}")
+
     def ends(self, pid: int) -> None:
         for name in ("stat", "maps"):
             (self.proc / str(pid) / name).unlink()
@@ -54,18 +68,24 @@ class Machine:
     def keep_only(self, linkers: set[FileKey]) -> None:
         self.linkers &= linkers
 
-    def drain(self) -> tuple[set[int], bool]:
+    def follow(self, pid: int) -> None:
+        self.followed.add(pid)
+
+    def unfollow(self, pid: int) -> None:
+        self.followed.remove(pid)
+
+    def drain(self) -> Heard:
         self.drained += 1
-        named, self.named = self.named, set()
-        lost, self.lost = self.lost, False
-        return named, lost
+        heard = Heard(self.named | self.executed, self.executed, self.forked, self.lost)
+        self.named, self.executed, self.forked, self.lost = set(), set(), {}, False
+        return heard
 
     def close(self) -> None:
         self.closed += 1
 
-    def shared(self, *, hooked: bool = True) -> LibraryWatch:
+    def shared(self, *, hooked: bool = True, limits: Limits | None = None) -> LibraryWatch:
         hook = self if hooked else None
-        return LibraryWatch(hook=hook, proc=self.proc, clock=lambda: self.now)
+        return LibraryWatch(hook=hook, proc=self.proc, clock=lambda: self.now, limits=limits)
 
 
 @pytest.fixture
