@@ -26,7 +26,7 @@ BPF_CAPABILITIES = (5, 8)  # the kernel that split bpf and perfmon from sys_admi
 PURPOSES = {
     "bpf": "load BPF programs",
     "perfmon": "attach them to tracepoints",
-    "sys_admin": "attach uprobes, enter other network namespaces",
+    "sys_admin": "attach uprobes before kernel 6.6, enter other network namespaces",
     "dac_read_search": "read tracefs when it is closed to others",
     "sys_ptrace": "see the maps and files of other users' processes",
     "sys_resource": "lift the locked-memory limit on kernels before 5.11",
