@@ -1,4 +1,4 @@
-"""The kernel half: layouts, attaching, and reading what the program counted."""
+"""The kernel half: attaching, and reading what the program counted."""
 
 from __future__ import annotations
 
@@ -9,32 +9,45 @@ from typing import TYPE_CHECKING
 
 from probes.bpf.errors import UnavailableError
 from probes.bpf.loader import ProgramType, load
-from probes.bpf.tracepoint import read_format
-from probes.tcp_retransmit.flow import decode_flow, decode_record
+from probes.tcp_retransmit.flow import (
+    Connection,
+    Flow,
+    Kind,
+    Record,
+    User,
+    address_text,
+    decode_flow,
+    decode_record,
+)
+from probes.tcp_retransmit.growth import Growing
+from probes.tcp_retransmit.layouts import read_layouts
+from probes.tcp_retransmit.tallies import Tally, decode_key
 
 if TYPE_CHECKING:
     from probes.bpf.loader import BpfObject
-    from probes.bpf.tracepoint import Format
-    from probes.tcp_retransmit.flow import Flow
     from probes.tcp_retransmit.limits import Limits
 
 _SOURCE = Path(__file__).with_name("program.bpf.c")
-_SKB_FIELDS = ("skaddr", "sport", "dport", "saddr_v6", "daddr_v6")
-_STATE_FIELDS = ("skaddr", "oldstate", "newstate", "protocol")
-_SEND_FIELDS = ("sk", "protocol", "ret")
-_IDLE_DRAINS = 3
-
+# A connect that ended by an error is explained at once; what is older was given up.
+_EXPLAINED_WITHIN_NS = 1_000_000_000
 
 # Raw tracepoint arguments are u64 each: sock, skb, err (include/trace/events/tcp.h).
 _RAW_ERR_OFFSET = 16
+_RAW = {"on_attempt": "tcp_retransmit_skb", "on_exit": "sched_process_exit"}
 # The order of the enums in program.bpf.c.
-STREAMS = ("", "events")
+STREAMS = ("", "events", "connections")
 LOSSES = (
     ("", "map_full"),
     ("events", "ring_full"),
     ("owners", "map_full"),
     ("processes", "map_full"),
+    ("connections", "map_full"),
+    ("connections", "connecting_full"),
+    ("connections", "unexplained_full"),
+    ("probes", "map_full"),
 )
+_ENDPOINTS = struct.Struct("=16s16sHHI")
+_UNEXPLAINED = struct.Struct("=QQQII")
 
 
 @dataclass(slots=True)
@@ -60,57 +73,31 @@ class RetransmitProgram:
 
     def __init__(self, limits: Limits) -> None:
         """Load and attach. Raises UnavailableError."""
-        self.notes: list[str] = []
-        defines = limits.defines()
-        retransmit = read_format("tcp", "tcp_retransmit_skb")
-        retransmit.require(*_SKB_FIELDS)
-        defines |= retransmit.defines("SKB", (*_SKB_FIELDS, "err"))
-        points = {("tcp", "tcp_retransmit_skb"): "on_retransmit"}
-        defines |= self._state(points) | self._send(points)
-        self._programs = sorted(set(points.values()))
-        defines |= {"RAW_ERR_OFFSET": _RAW_ERR_OFFSET}
+        layouts = read_layouts()
+        self.notes = layouts.notes
+        self._programs = sorted(layouts.points.values())
+        defines = limits.defines() | layouts.defines | {"RAW_ERR_OFFSET": _RAW_ERR_OFFSET}
         kinds = dict.fromkeys(self._programs, ProgramType.TRACEPOINT)
-        self._bpf: BpfObject = load(
-            _SOURCE, kinds | {"on_attempt": ProgramType.RAW_TRACEPOINT}, defines
-        )
+        kinds |= dict.fromkeys(_RAW, ProgramType.RAW_TRACEPOINT)
+        self._bpf: BpfObject = load(_SOURCE, kinds, defines)
         self._skips = Skips()
-        self._seen: dict[bytes, tuple[int, int]] = {}
         try:
             self._records = self._bpf.events("records", limits.ring_pages_rounded)
-            for (category, event), program in points.items():
+            self._flows = Growing(self._bpf.map("flows"))
+            self._tallies = Growing(self._bpf.map("tallies"))
+            self._bpf.attach_raw_tracepoint("on_exit", _RAW["on_exit"])
+            for (category, event), program in layouts.points.items():
                 self._bpf.attach_tracepoint(program, category, event)
             # Last, so that nothing is produced before there is somebody to take it.
-            self._bpf.attach_raw_tracepoint("on_attempt", "tcp_retransmit_skb")
+            self._bpf.attach_raw_tracepoint("on_attempt", _RAW["on_attempt"])
         except UnavailableError:
             self._bpf.close()
             raise
 
-    def _state(self, points: dict[tuple[str, str], str]) -> dict[str, int]:
-        state = _format_or_none("sock", "inet_sock_set_state", _STATE_FIELDS)
-        if state is None:
-            self.notes.append("no sock:inet_sock_set_state: owners through sock_diag only")
-            return {}
-        points["sock", "inet_sock_set_state"] = "on_state"
-        return state.defines("STATE", _STATE_FIELDS)
-
-    def _send(self, points: dict[tuple[str, str], str]) -> dict[str, int]:
-        """Sends teach who owns an accepted socket; receives would only double the cost.
-
-        A socket that never sends has nothing to retransmit but its FIN.
-        """
-        if "on_state" not in points.values():
-            return {}  # without it nothing would ever forget a socket
-        send = _format_or_none("sock", "sock_send_length", _SEND_FIELDS)
-        if send is None:
-            self.notes.append("no sock:sock_send_length: accepted sockets through sock_diag")
-            return {}
-        points["sock", "sock_send_length"] = "on_send"
-        return send.defines("SEND", _SEND_FIELDS)
-
     def processes(self) -> list[tuple[int, int]]:
         """(pid, monotonic ns of its newest socket) of processes seen to use TCP."""
         return [
-            (struct.unpack("=I", key)[0], struct.unpack("=Q", value)[0])
+            (struct.unpack("=I", key)[0], struct.unpack("=QQ", value)[1])
             for key, value in self._bpf.map("processes").items()
         ]
 
@@ -118,32 +105,30 @@ class RetransmitProgram:
         """Make room: the process has ended."""
         self._bpf.map("processes").delete(struct.pack("=I", pid))
 
-    def records(self) -> list[tuple[int, Flow]]:
-        """(monotonic ns, flow) of each retransmit since the last call."""
+    def records(self) -> list[Record]:
+        """What happened since the last call, the oldest first per CPU."""
         return [decode_record(raw) for raw in self._records.drain()]
 
-    def hits(self) -> list[tuple[Flow, int]]:
-        """Flows and by how much each grew since the last call.
+    def hits(self) -> list[tuple[Flow, int, int]]:
+        """(flow, retransmits since the last call, how many of them were tail-loss probes)."""
+        return [(decode_flow(key), every, probes) for key, every, probes in self._flows.drain()]
 
-        The kernel's counts only ever grow, so no hit is lost between reading and resetting; a
-        flow that has been still for three drains is taken out.
-        """
-        flows = self._bpf.map("flows")
-        grown: list[tuple[Flow, int]] = []
-        seen: dict[bytes, tuple[int, int]] = {}
-        for key, value in flows.items():
-            before, still = self._seen.get(key, (0, 0))
-            total = int(struct.unpack("=Q", value)[0])
-            still = still + 1 if total == before else 0
-            if still >= _IDLE_DRAINS:
-                last = flows.take(key)
-                total = before if last is None else int(struct.unpack("=Q", last)[0])
-            else:
-                seen[key] = (total, still)
-            if total != before:
-                grown.append((decode_flow(key), total - before))
-        self._seen = seen
-        return grown
+    def tallies(self) -> list[Tally]:
+        """Connects, failures and resets since the last call."""
+        return [
+            Tally(*decode_key(key), count, nanoseconds / 1e9)
+            for key, count, nanoseconds in self._tallies.drain()
+        ]
+
+    def abandoned(self, now_ns: int) -> list[Record]:
+        """Connects that ended without an error: the process closed the socket before an answer."""
+        unexplained = self._bpf.map("unexplained")
+        found = []
+        for key, value in unexplained.items():
+            at, socket, since, pid, _ = _UNEXPLAINED.unpack(value)
+            if now_ns - at >= _EXPLAINED_WITHIN_NS and unexplained.delete(key):
+                found.append(_abandoned(key, at, socket, User(pid, since)))
+        return found
 
     def produced(self) -> tuple[tuple[str, int], ...]:
         """By stream."""
@@ -158,7 +143,7 @@ class RetransmitProgram:
         losses = zip(LOSSES, self._bpf.lost(), strict=True)
         return (
             *losses,
-            *(((stream, "skipped"), self._skips.total) for stream in STREAMS),
+            *(((stream, "skipped"), self._skips.total) for stream in STREAMS[:2]),
             (("", "recursion_misses"), hits),
             (("owners", "recursion_misses"), sum(misses.values())),
         )
@@ -168,12 +153,10 @@ class RetransmitProgram:
         self._bpf.close()
 
 
-def _format_or_none(category: str, event: str, names: tuple[str, ...]) -> Format | None:
-    try:
-        found = read_format(category, event)
-        found.require(*names)
-    except UnavailableError as error:
-        if error.reason != "no_tracepoint":
-            raise
-        return None
-    return found
+def _abandoned(key: bytes, at_ns: int, socket: int, user: User) -> Record:
+    """A record like the kernel's own, from an entry of `unexplained`."""
+    source, destination, source_port, destination_port, _ = _ENDPOINTS.unpack(key)
+    connection = Connection(
+        address_text(source), source_port, address_text(destination), destination_port
+    )
+    return Record(at_ns, Kind.CONNECT_FAILED, 0, Flow(socket, user, connection))

@@ -16,6 +16,10 @@ _NAMES = {
     "owners_limit": "owners",
     "processes_limit": "processes",
     "flows_limit": "flows",
+    "connecting_limit": "connecting",
+    "unexplained_limit": "unexplained",
+    "recovering_limit": "recovering",
+    "tallies_limit": "tallies",
     "ring_pages": "ring_pages",
 }
 _Limit = Annotated[int, Field(strict=True, ge=1)]
@@ -27,6 +31,10 @@ class LimitSettings(Section):
     owners_limit: _Limit | None = None
     processes_limit: _Limit | None = None
     flows_limit: _Limit | None = None
+    connecting_limit: _Limit | None = None
+    unexplained_limit: _Limit | None = None
+    recovering_limit: _Limit | None = None
+    tallies_limit: _Limit | None = None
     ring_pages: _Limit | None = None
 
 
@@ -37,12 +45,20 @@ class Limits:
     owners: open TCP sockets of the node. Linux gives 28,232 local ports to a destination by
     default; twice that, for both ends on one node, rounded up. 5 MB when full.
     processes: processes that use TCP. flows: sockets with a retransmit in about 30 s.
-    ring_pages: 256 KiB is 4,096 retransmits (64 bytes each) between two polls.
+    connecting: sockets between SYN and its answer; four full backlogs (somaxconn 4,096).
+    unexplained: connects that ended and of which no error was told yet, in about 10 s.
+    recovering: sockets that repair a loss right now. tallies: 30 for a process at most, a thousand
+    processes that connect. ring_pages: 256 KiB is 3,276 records (80 bytes each with the ring's own
+    header) between two polls.
     """
 
     owners: int = 65_536
     processes: int = 8_192
     flows: int = 16_384
+    connecting: int = 16_384
+    unexplained: int = 8_192
+    recovering: int = 16_384
+    tallies: int = 32_768
     ring_pages: int = 64
 
     @classmethod
@@ -68,5 +84,9 @@ class Limits:
             "OWNERS_LIMIT": self.owners,
             "PROCESSES_LIMIT": self.processes,
             "FLOWS_LIMIT": self.flows,
+            "CONNECTING_LIMIT": self.connecting,
+            "UNEXPLAINED_LIMIT": self.unexplained,
+            "RECOVERING_LIMIT": self.recovering,
+            "TALLIES_LIMIT": self.tallies,
             "RING_PAGES": self.ring_pages_rounded,
         }

@@ -1,7 +1,9 @@
-"""`tcp_retransmit`: retransmits, segments and loss probes, owned by process.
+"""`tcp_retransmit`: retransmits, connects, resets and segments of TCP, owned by process.
 
-Metrics: tcp_retrans_total, tcp_retrans_segments_total, tcp_segments_out_total,
-tcp_loss_probes_total. Events: tcp_retransmit with comm, src, sport, dst, dport.
+Metrics: tcp_retrans_total, tcp_retrans_probes_total, tcp_retrans_segments_total,
+tcp_segments_out_total, tcp_loss_probes_total, tcp_connect_seconds, tcp_connect_failures_total,
+tcp_resets_total. Events: tcp_retransmit, tcp_loss_probe, tcp_connect_failed and tcp_reset with
+comm, src, sport, dst, dport.
 """
 
 from __future__ import annotations
@@ -9,32 +11,42 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from engine.readings import Count, Event, Gone, ProbeStatus, Produced, Watched
+from engine.aggregate.procfs import Procfs
+from engine.readings import Count, Gone, ProbeStatus, Produced, Watched
 from probes.bpf import capabilities
 from probes.bpf.errors import UnavailableError
 from probes.tcp_retransmit import namespaces
+from probes.tcp_retransmit.incidents import event
 from probes.tcp_retransmit.kernel import RetransmitProgram
 from probes.tcp_retransmit.limits import Limits, LimitSettings
 from probes.tcp_retransmit.namespaces import shared_namespaces
 from probes.tcp_retransmit.owners import Owners
 from probes.tcp_retransmit.segments import OUT, RETRANSMITTED
 from probes.tcp_retransmit.sockets import LOSS_PROBES, Sockets
+from probes.tcp_retransmit.tallies import (
+    ABANDONED,
+    CONNECT_SECONDS,
+    FAILURES,
+    connect_counts,
+    histogram_names,
+    other_counts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.readings import ProbeOptions, Process, Reading
-    from probes.tcp_retransmit.flow import Connection, Flow
+    from probes.tcp_retransmit.flow import Connection, Flow, Record, User
     from probes.tcp_retransmit.owners import Owner
+    from probes.tcp_retransmit.tallies import Tally
 
-METRIC = "tcp_retrans_total"
-EVENT = "tcp_retransmit"
-COUNTERS = tuple((name, ()) for name in (METRIC, RETRANSMITTED, OUT))
+METRIC, PROBES = "tcp_retrans_total", "tcp_retrans_probes_total"
+COUNTERS = tuple((name, ()) for name in (METRIC, PROBES, RETRANSMITTED, OUT))
 _PENDING_LIMIT = 2_000  # events that wait for the next look at sock_diag
-_INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO of include/linux/proc_ns.h
+# Owners found in sock_diag are asked for again after so many flushes without use.
+_FOUND_FLUSHES = 30
 
 
 class TcpRetransmitProbe:
@@ -50,8 +62,10 @@ class TcpRetransmitProbe:
         self._owners = Owners()
         self._sockets = Sockets(self._owners)
         self._newest: dict[int, int] = {}
-        self._found: dict[Connection, int] = {}
-        self._pending: list[tuple[int, Flow]] = []
+        self._found: dict[Connection, tuple[Process, int]] = {}
+        self._flushes = 0
+        self._connecting: set[Process] = set()
+        self._pending: list[Record] = []
         self._trust_pids = True
 
     def start(self, options: ProbeOptions, emit: Callable[[Reading], None]) -> ProbeStatus:
@@ -63,10 +77,8 @@ class TcpRetransmitProbe:
         except UnavailableError as error:
             self._status = error.status(self.name)
             return self._status
-        self._trust_pids = Path("/proc/self/ns/pid").stat().st_ino == _INITIAL_PID_NAMESPACE
-        self._found = self._sockets.scan_all()
-        for pid in set(self._found.values()):
-            self._meet(pid)
+        self._trust_pids = capabilities.sees_kernel_pids()
+        self._keep(self._sockets.scan_all())
         self._status = self._present_status()
         return self._status
 
@@ -103,11 +115,11 @@ class TcpRetransmitProbe:
                         # It ended before anybody looked, so that nothing else tells its end.
                         self._forget(pid)
         for record in self._program.records():
-            owner = self._owner(record[1])
+            owner = self._owner(record.flow)
             if owner is None and len(self._pending) < _PENDING_LIMIT:
                 self._pending.append(record)
             else:
-                self._emit_event(record, owner)
+                self._emit(event(record, owner))
         self._sockets.poll()
 
     def _meet(self, pid: int) -> None:
@@ -120,26 +132,26 @@ class TcpRetransmitProbe:
             own = () if new.namespace in shared_namespaces() else ((LOSS_PROBES, ()),)
             self._emit(Watched(new.process, COUNTERS + own))
 
-    def _owner(self, flow: Flow) -> Owner | None:
-        pid = flow.owner if self._trust_pids else 0
-        pid = pid or self._found.get(flow.connection, 0)
-        if pid and self._owners.get(pid) is None:
-            self._meet(pid)
-        return self._owners.get(pid) if pid else None
+    def _keep(self, found: dict[Connection, Process]) -> None:
+        """Remember owners that sock_diag told."""
+        self._found.update({at: (process, self._flushes) for at, process in found.items()})
+        for process in set(found.values()):
+            self._meet(process.pid)
 
-    def _emit_event(self, record: tuple[int, Flow], owner: Owner | None) -> None:
-        monotonic_ns, flow = record
-        at = time.time() - (time.monotonic_ns() - monotonic_ns) / 1e9
-        connection = flow.connection
-        fields = (
-            ("comm", "" if owner is None else owner.comm),
-            ("src", connection.source),
-            ("sport", connection.source_port),
-            ("dst", connection.destination),
-            ("dport", connection.destination_port),
-        )
-        process = None if owner is None else owner.process
-        self._emit(Event(EVENT, int(at * 1000), process, fields, weight=1))
+    def _user(self, user: User) -> Owner | None:
+        if not (user.pid and self._trust_pids):
+            return None
+        if self._owners.at(user) is None:
+            self._meet(user.pid)
+        return self._owners.at(user)
+
+    def _owner(self, flow: Flow) -> Owner | None:
+        owner = self._user(flow.user)
+        if owner is None and flow.connection in self._found:
+            process, _ = self._found[flow.connection]
+            self._found[flow.connection] = (process, self._flushes)
+            owner = self._owners.of(process)
+        return owner
 
     def produced(self) -> Produced:
         """The kernel's counters."""
@@ -154,41 +166,79 @@ class TcpRetransmitProbe:
             return
         self.poll()
         hits = self._program.hits()
-        self._look_for([flow for flow, _ in hits] + [flow for _, flow in self._pending])
-        by_process: dict[Process | None, int] = defaultdict(int)
-        for flow, count in hits:
-            owner = self._owner(flow)
-            by_process[None if owner is None else owner.process] += count
-            if owner is not None:
-                self._sockets.remember(owner.namespace, flow.connection, owner.process.pid)
+        self._look_for([flow for flow, *_ in hits] + [record.flow for record in self._pending])
+        self._count_hits(hits)
+        self._count_connections(self._program)
         pending, self._pending = self._pending, []
         for record in pending:
-            self._emit_event(record, self._owner(record[1]))
-        for process, count in by_process.items():
-            self._emit(Count(METRIC, process, float(count), weight=count))
+            self._emit(event(record, self._owner(record.flow)))
         for reading in self._sockets.collect():
             self._emit(reading)
         self._drop_gone()
+        self._flushes += 1
+
+    def _count_hits(self, hits: list[tuple[Flow, int, int]]) -> None:
+        by_process: dict[Process | None, list[int]] = defaultdict(lambda: [0, 0])
+        for flow, every, probes in hits:
+            owner = self._owner(flow)
+            sums = by_process[None if owner is None else owner.process]
+            sums[0] += every
+            sums[1] += probes
+            if owner is not None:
+                self._sockets.remember(owner.namespace, flow.connection, owner.process)
+        for process, (every, probes) in by_process.items():
+            self._emit(Count(METRIC, process, float(every), weight=every))
+            if probes:
+                self._emit(Count(PROBES, process, float(probes)))
+
+    def _count_connections(self, program: RetransmitProgram) -> None:
+        by_process: dict[Process | None, list[Tally]] = defaultdict(list)
+        for tally in program.tallies():
+            owner = self._user(tally.user)
+            by_process[None if owner is None else owner.process].append(tally)
+        for process, tallies in by_process.items():
+            for count in (*connect_counts(process, tallies), *other_counts(process, tallies)):
+                self._begin(process, count.metric)
+                self._emit(count)
+        for record in program.abandoned(time.monotonic_ns()):
+            owner = self._owner(record.flow)
+            process = None if owner is None else owner.process
+            self._emit(Count(FAILURES, process, 1.0, (("reason", ABANDONED),)))
+            self._emit(event(record, owner, weight=0))
+
+    def _begin(self, process: Process | None, metric: str) -> None:
+        """The first connect of a process makes all series of the histogram begin with a 0."""
+        if process is None or not metric.startswith(CONNECT_SECONDS):
+            return
+        if process not in self._connecting:
+            self._connecting.add(process)
+            self._emit(Watched(process, histogram_names()))
 
     def _look_for(self, flows: list[Flow]) -> None:
         """Ask sock_diag, at most once a flush, about connections whose owner is unknown."""
         wanted = {flow.connection for flow in flows if self._owner(flow) is None}
         wanted -= set(self._found)
-        if not wanted:
-            return
-        self._found.update(self._sockets.find(wanted))
-        for connection in wanted & set(self._found):
-            self._meet(self._found[connection])
+        if wanted:
+            self._keep(self._sockets.find(wanted))
 
     def _drop_gone(self) -> None:
         for owner in self._owners.remove_gone():
-            pid = owner.process.pid
             self._emit(Gone(owner.process))
-            self._found = {at: own for at, own in self._found.items() if own != pid}
-            self._forget(pid)
+            self._connecting.discard(owner.process)
+            self._forget(owner.process.pid)
+        self._found = {
+            at: (process, used)
+            for at, (process, used) in self._found.items()
+            if self._flushes - used < _FOUND_FLUSHES and self._owners.of(process) is not None
+        }
 
     def _forget(self, pid: int) -> None:
-        """Make room for others in what is kept by pid, the kernel's table first of all."""
+        """Make room for others in what is kept by pid, the kernel's table first of all.
+
+        Not when the pid is already another process's.
+        """
+        if self._owners.get(pid) is not None or Procfs().identify(pid) is not None:
+            return
         self._newest.pop(pid, None)
         if self._program is not None:
             self._program.forget_process(pid)

@@ -36,13 +36,13 @@ class Sockets:
         self._listeners: dict[int, socket.socket] = {}
         self._representative: dict[int, Process] = {}
         self._probes: dict[int, int] = {}
-        self._by_connection: dict[tuple[int, Connection], int] = {}
-        self._holding: dict[int, int] = {}
+        self._by_connection: dict[tuple[int, Connection], Process] = {}
+        self._holding: dict[int, Process] = {}
         self.overflows = 0
         self.refused = 0
 
-    def scan_all(self) -> dict[Connection, int]:
-        """Every namespace of the node once: owners' pids of the connections that exist now.
+    def scan_all(self) -> dict[Connection, Process]:
+        """Every namespace of the node once: owners of the connections that exist now.
 
         Their segments count from here.
         """
@@ -56,10 +56,10 @@ class Sockets:
             total = _netstat(pid)
             if total is not None:
                 self._probes[namespace] = total
-        return owners.connections_by_pid(found, self._holding)
+        return owners.connections_by_process(found, self._holding)
 
-    def find(self, wanted: set[Connection]) -> dict[Connection, int]:
-        """Owners' pids of connections that nobody was seen to use."""
+    def find(self, wanted: set[Connection]) -> dict[Connection, Process]:
+        """Owners of connections that nobody was seen to use."""
         pids = Procfs().pids()
         found, self.refused = namespaces.visit(namespaces.namespaces_of(pids), sockdiag.tcp_sockets)
         cut = {
@@ -67,11 +67,11 @@ class Sockets:
             for namespace, listed in found.items()
         }
         inodes = {each.inode for listed in cut.values() for each in listed} - {0}
-        return owners.connections_by_pid(cut, owners.holders(inodes, pids))
+        return owners.connections_by_process(cut, owners.holders(inodes, pids))
 
-    def remember(self, namespace: int, connection: Connection, pid: int) -> None:
+    def remember(self, namespace: int, connection: Connection, process: Process) -> None:
         """A retransmit told who owns a connection: of use if it closes before it is listed."""
-        self._by_connection[namespace, connection] = pid
+        self._by_connection[namespace, connection] = process
 
     def poll(self) -> None:
         """Hear of destroyed sockets; let go of namespaces whose processes have all gone."""
@@ -128,17 +128,17 @@ class Sockets:
     def _hold(self, found: dict[int, list[TcpSocket]]) -> None:
         """Learn who holds inodes that are new; forget those that no longer exist."""
         present = {each.inode for listed in found.values() for each in listed} - {0}
-        self._holding = {i: pid for i, pid in self._holding.items() if i in present}
+        self._holding = {i: who for i, who in self._holding.items() if i in present}
         missing = present - set(self._holding)
         if missing:
             pids: Iterable[int] = [owner.process.pid for owner in self._owners.all()]
             self._holding.update(owners.holders(missing, pids))
 
     def _owner_of(self, namespace: int, each: TcpSocket) -> Process | None:
-        pid = self._holding.get(each.inode)
-        if pid is None:
-            pid = self._by_connection.get((namespace, each.connection))
-        owner = None if pid is None else self._owners.get(pid)
+        process = self._holding.get(each.inode)
+        if process is None:
+            process = self._by_connection.get((namespace, each.connection))
+        owner = None if process is None else self._owners.of(process)
         return None if owner is None else owner.process
 
     def _loss_probes(self, living: dict[int, Owner]) -> list[Count]:

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from engine.aggregate.procfs import Procfs
 from engine.readings import ProbeOptions
 from probes.bpf.errors import UnavailableError
-from probes.tcp_retransmit import kernel
+from probes.tcp_retransmit import layouts
 from probes.tcp_retransmit.limits import Limits
 from probes.tcp_retransmit.owners import holders
 from probes.tcp_retransmit.probe import TcpRetransmitProbe
 
 if TYPE_CHECKING:
     from engine.readings import Reading
-    from probes.tcp_retransmit.flow import Flow
+    from probes.tcp_retransmit.flow import Record
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -61,7 +62,7 @@ def test_a_process_that_ended_unseen_leaves_the_kernels_table() -> None:
         def forget_process(self, pid: int) -> None:
             del self.table[pid]
 
-        def records(self) -> list[tuple[int, Flow]]:
+        def records(self) -> list[Record]:
             return []
 
     probe = TcpRetransmitProbe()
@@ -85,7 +86,7 @@ def test_of_several_holders_of_a_socket_the_one_that_forked_owns_it() -> None:
     ) as parent:
         assert parent.stdout is not None
         child, inode = map(int, parent.stdout.readline().split())
-        assert holders({inode}, [child, parent.pid]) == {inode: parent.pid}
+        assert holders({inode}, [child, parent.pid]) == {inode: Procfs().identify(parent.pid)}
         parent.communicate("")
 
 
@@ -94,7 +95,7 @@ def test_without_a_tracepoint_it_is_off_with_the_reason(monkeypatch: pytest.Monk
     def absent(category: str, event: str) -> None:
         raise UnavailableError("no_tracepoint", f"no {category}:{event}", "a newer kernel")
 
-    monkeypatch.setattr(kernel, "read_format", absent)
+    monkeypatch.setattr(layouts, "read_format", absent)
     readings: list[Reading] = []
     status = TcpRetransmitProbe().start(ProbeOptions(), readings.append)
     assert (status.state, status.reason) == ("off", "no_tracepoint")
