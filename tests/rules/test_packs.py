@@ -81,7 +81,7 @@ def test_a_shipped_file_alerts_when_it_must_and_only_then(name: str) -> None:
 
 @pytest.mark.parametrize(("path", "rule"), ALERTS, ids=lambda value: getattr(value, "name", ""))
 def test_a_shipped_alert_says_what_why_and_what_to_do(path: Path, rule: AlertingRule) -> None:
-    tiers = {"comm.yaml": "1", "gpu.yaml": "2", "self.yaml": "0"}
+    tiers = {"comm.yaml": "1", "gpu.yaml": "2", "process.yaml": "1", "self.yaml": "0"}
     assert rule.labels["tier"] == tiers[path.name]
     assert rule.labels["severity"] in {"warning", "critical"}
     assert set(rule.annotations) == {"summary", "description", "runbook_url"}
