@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from probes.bpf.attachment import Attachment
 
@@ -20,7 +20,8 @@ class Detacher:
     """Takes attachments off the collector's hands. Its threads live while there is work."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Sequence[Attachment]] = deque()
+        self._waiting: deque[tuple[Hashable, Sequence[Attachment]]] = deque()
+        self._owners: Counter[Hashable] = Counter()
         self._changed = threading.Condition()
         self._working = 0
         self._held = 0
@@ -31,13 +32,19 @@ class Detacher:
         with self._changed:
             return self._held
 
-    def add(self, attachments: Sequence[Attachment]) -> None:
+    def holds(self, owner: Hashable) -> bool:
+        """Whether something that this owner had is still attached."""
+        with self._changed:
+            return self._owners[owner] > 0
+
+    def add(self, owner: Hashable, attachments: Sequence[Attachment]) -> None:
         """Detach these, in their order, soon."""
         if not attachments:
             return
         with self._changed:
+            self._owners[owner] += 1
             self._held += sum(each.places for each in attachments)
-            self._waiting.append(attachments)
+            self._waiting.append((owner, attachments))
             if self._working < MAX_THREADS:
                 self._working += 1
                 threading.Thread(target=self._work, name="detach", daemon=True).start()
@@ -54,9 +61,11 @@ class Detacher:
                     self._working -= 1
                     self._changed.notify_all()
                     return
-                attachments = self._waiting.popleft()
+                owner, attachments = self._waiting.popleft()
             for attachment in attachments:
                 with contextlib.suppress(OSError):  # its file is closed either way
                     attachment.detach()
             with self._changed:
                 self._held -= sum(each.places for each in attachments)
+                self._owners[owner] -= 1
+                self._owners += Counter()  # drops what is zero

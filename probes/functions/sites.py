@@ -46,6 +46,7 @@ class Site:
 class File:
     """A library file that is mapped; `image` is kept open, so that it can be attached again."""
 
+    key: FileKey
     path: str
     image: Image | None = None
     sites: dict[str, Site] = field(default_factory=dict)
@@ -139,7 +140,7 @@ class FunctionSites:
         names = [n for n, f in self._functions.items() if mapped.name.startswith(f.library)]
         if mapped.key in self._files or not names:
             return
-        file = self._files[mapped.key] = File(mapped.path)
+        file = self._files[mapped.key] = File(mapped.key, mapped.path)
         if len(self._files) > self._max_files:
             file.reason = "too_many_libraries"
             file.detail = f"more than {self._max_files} different files are in use"
@@ -157,7 +158,9 @@ class FunctionSites:
     def advance(self) -> None:
         """Attach what was left over, for at most ATTACH_SECONDS."""
         until = time.monotonic() + ATTACH_SECONDS
-        while self._pending and time.monotonic() < until:
+        for _ in range(len(self._pending)):  # what is put off again has its turn in the next poll
+            if time.monotonic() > until:
+                break
             key, name = self._pending.popleft()
             file = self._files.get(key)
             if file is None:
@@ -172,16 +175,17 @@ class FunctionSites:
         file = self._files.pop(key, None)
         if file is None:
             return
-        for site in file.sites.values():
-            self._release(site)
+        for name, site in file.sites.items():
+            self._release(file, name, site)
         if file.image is not None:
             file.image.close()
 
     def suspend(self, name: str) -> None:
         """Detach a function in all files until `resume`."""
         self._suspended.add(name)
-        for site in self._sites(name):
-            self._release(site)
+        for file in self._files.values():
+            if name in file.sites:
+                self._release(file, name, file.sites[name])
 
     def resume(self, name: str) -> None:
         """Attach a suspended function again, now or in the next `advance`s."""
@@ -203,6 +207,9 @@ class FunctionSites:
     def _place(self, file: File, function: Function) -> None:
         if file.image is None:
             return
+        if function.name in file.sites:  # its turn was put off
+            self._probe(file, file.sites[function.name], function)
+            return
         try:
             places = find_places(file.image, function)
         except ElfError as error:
@@ -211,12 +218,15 @@ class FunctionSites:
         site = file.sites[function.name] = Site(places)
         site.reason, site.mend = places.reason, places.mend
         site.detail = f"{file.path}: {places.detail}" if places.detail else ""
-        if function.name not in self._suspended:
-            self._probe(file, site, function)
+        self._probe(file, site, function)
 
     def _probe(self, file: File, site: Site, function: Function) -> None:
         """Exits first: a thread that enters before its exits are probed would stay open."""
-        if file.image is None or site.attachments:
+        if file.image is None or site.attachments or function.name in self._suspended:
+            return
+        if self._detacher.holds((file.key, function.name)):
+            # Its last user left a moment ago: probed twice, every call would count twice.
+            self._pending.append((file.key, function.name))
             return
         plan = site.places.plan(function)
         if self.attachments + len(plan) > self._max_attachments:
@@ -232,10 +242,11 @@ class FunctionSites:
                 offsets = [offset for name, offset in plan if name == program]
                 site.attachments += self._bpf.attach_uprobes(program, path, offsets)
         except UnavailableError as error:
-            self._release(site)
+            self._release(file, function.name, site)
             site.reason, site.detail, site.mend = error.reason, error.detail, error.mend
 
-    def _release(self, site: Site) -> None:
+    def _release(self, file: File, name: str, site: Site) -> None:
         """Entries first, so that calls in flight still find their exits."""
-        self._detacher.add([self._bpf.release(each) for each in reversed(site.attachments)])
+        released = [self._bpf.release(each) for each in reversed(site.attachments)]
+        self._detacher.add((file.key, name), released)
         site.attachments = []

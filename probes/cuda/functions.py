@@ -1,0 +1,54 @@
+"""The table of calls as the function-probe engine takes it, and as BPF programs and slots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from probes.bpf.loader import ProgramType
+from probes.cuda.calls import CALLS, DIRECTIONS, NUMBERS, RUNTIME, Call
+from probes.functions.function import Function
+
+if TYPE_CHECKING:
+    from probes.cuda.settings import CudaSettings
+
+# What tells that a process uses its GPU, when launches are too many to be counted at all.
+_COLDER = {True: ("cudaStreamSynchronize",), False: ("cuStreamSynchronize",)}
+EXEC_PROGRAM = "on_exec"
+
+
+def chosen(settings: CudaSettings) -> tuple[Call, ...]:
+    """The calls that are probed."""
+    wanted = {True: settings.runtime, False: settings.driver}
+    return tuple(call for call in CALLS if wanted[call.library == RUNTIME])
+
+
+def function(call: Call) -> Function:
+    """For `FunctionSites`. Not every version of CUDA has every function."""
+    leave = f"leave_{call.name}" if call.timed else ""
+    colder = () if call.timed else _COLDER[call.library == RUNTIME]
+    return Function(
+        call.name, call.library, call.symbols, f"enter_{call.name}", leave, colder, optional=True
+    )
+
+
+def programs(calls: tuple[Call, ...]) -> dict[str, ProgramType]:
+    """The programs of these calls, and those that watch processes."""
+    names = [f"enter_{call.name}" for call in calls]
+    names += [f"leave_{call.name}" for call in calls if call.timed]
+    return dict.fromkeys(names, ProgramType.UPROBE) | {EXEC_PROGRAM: ProgramType.RAW_TRACEPOINT}
+
+
+def defines() -> dict[str, int]:
+    """Each call's number, as the program names it."""
+    return {name.upper(): number for name, number in NUMBERS.items()}
+
+
+def slot_names() -> tuple[str, ...]:
+    """What each slot is called: `cudaMemcpy` and, per direction, `cudaMemcpy h2d`."""
+    return tuple(f"{call.name} {way}".strip() for call in CALLS for way in DIRECTIONS)
+
+
+def call_of(slot_name: str) -> tuple[Call, str]:
+    """The function and the direction behind a slot's name. KeyError when there is none."""
+    name, _, direction = slot_name.partition(" ")
+    return CALLS[NUMBERS[name]], direction
