@@ -48,6 +48,11 @@ def slot_names() -> tuple[str, ...]:
     return tuple(f"{call.name} {way}".strip() for call in CALLS for way in DIRECTIONS)
 
 
+def function_name(slot_name: str) -> str:
+    """The function whose slot this is."""
+    return slot_name.partition(" ")[0]
+
+
 def call_of(slot_name: str) -> tuple[Call, str]:
     """The function and the direction behind a slot's name. KeyError when there is none."""
     name, _, direction = slot_name.partition(" ")

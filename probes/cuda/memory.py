@@ -1,4 +1,4 @@
-"""From the kernel's account of living allocations to the bytes that each process holds. Pure."""
+"""From the kernel's account of living allocations to the bytes that each process holds."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from engine.readings import Level
+from engine.readings import Count, Level
 from probes.cuda.calls import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from engine.readings import Process
+    from engine.readings import Process, Reading
+    from probes.bpf.maps import Map
 
-METRIC = "cuda_memory_bytes"
+HELD = "cuda_memory_bytes"
+CHANGES = "cuda_memory_changes_total"
 STREAM = "memory"
 
 Incarnation: TypeAlias = "tuple[int, int]"
@@ -43,42 +45,78 @@ class Held:
         return cls((tgid, born), MEMORY[kind], changes, byte_count)
 
 
+def owner_of_held(key: bytes, _value: bytes) -> Incarnation:
+    """Whose a record of the map `held` is."""
+    born, tgid, _ = _HELD_KEY.unpack(key)
+    return tgid, born
+
+
 def owner_of_allocation(key: bytes, value: bytes) -> Incarnation:
-    """Whose allocation a record of the map `allocations` is."""
+    """Whose a record of the map `allocations` is."""
     _, tgid, _ = _ALLOCATION_KEY.unpack(key)
     born, _, _ = _ALLOCATION.unpack(value)
     return tgid, born
 
 
-class MemoryAccounts:
-    """What was told of each process and kind of memory."""
+class Memory:
+    """Reads and clears the maps `held` and `allocations`. One thread uses it.
 
-    def __init__(self) -> None:
-        self._changes: dict[tuple[Incarnation, str], int] = {}
+    `owner`: the process of an incarnation, None when it was never seen; `living`: whether it runs.
+    """
 
-    def readings(
+    def __init__(
         self,
-        held: Iterable[Held],
+        held: Map,
+        allocations: Map,
         owner: Callable[[Incarnation], Process | None],
         living: Callable[[Incarnation], bool],
-    ) -> Iterator[Level]:
-        """A gauge per process and kind, as read now; processes of one rank add up.
+    ) -> None:
+        self._maps = ((held, owner_of_held), (allocations, owner_of_allocation))
+        self._held = held
+        self._owner = owner
+        self._living = living
+        self._owners: dict[Incarnation, Process | None] = {}
+        self._told: dict[tuple[Incarnation, str], int] = {}
+        self._whole = True
 
-        A dead process holds nothing. It is told of all the same while it has changes left, so that
-        what the kernel produced is all consumed.
+    def readings(self, *, whole: bool) -> Iterator[Reading]:
+        """A gauge per living process and kind; processes of one rank add up. After a look.
+
+        `whole` False: some allocations or frees are not seen at present, and what is held is not
+        known. When all are seen again, the account begins anew.
         """
+        held = [Held.decode(*item) for item in self._held.items()]
         for each in held:
-            key = each.owner, each.kind
-            weight = each.changes - self._changes.get(key, 0)
-            self._changes[key] = each.changes
-            lives = living(each.owner)
-            if lives or weight:
-                value = float(max(0, each.byte_count)) if lives else 0.0
-                labels = (("kind", each.kind),)
-                yield Level(METRIC, owner(each.owner), value, labels, "sum", weight, STREAM)
+            yield from self._changes(each)
+        self._forget({each.owner for each in held if not self._living(each.owner)})
+        if whole and not self._whole:
+            self._forget({each.owner for each in held})
+        elif whole:
+            for each in held:
+                if self._living(each.owner):
+                    value = float(max(0, each.byte_count))
+                    owner = self._owners[each.owner]
+                    yield Level(HELD, owner, value, (("kind", each.kind),), fold="sum")
+        self._whole = whole
 
-    def forget(self, owners: Iterable[Incarnation]) -> None:
-        """These are gone, and their records were deleted."""
+    def _changes(self, held: Held) -> Iterator[Reading]:
+        owner = self._owners.get(held.owner) or self._owner(held.owner)
+        self._owners[held.owner] = owner
+        key = held.owner, held.kind
+        weight = held.changes - self._told.get(key, 0)
+        self._told[key] = held.changes
+        if weight:
+            labels = (("kind", held.kind),)
+            yield Count(CHANGES, owner, float(weight), labels, weight, STREAM)
+
+    def _forget(self, owners: Iterable[Incarnation]) -> None:
+        """They ended, run another program, or what they hold is not known any more."""
         gone = set(owners)
-        for key in [key for key in self._changes if key[0] in gone]:
-            del self._changes[key]
+        if not gone:
+            return
+        for table, owner in self._maps:
+            for key, value in table.items():
+                if owner(key, value) in gone:
+                    table.delete(key)
+        self._told = {key: n for key, n in self._told.items() if key[0] not in gone}
+        self._owners = {key: owner for key, owner in self._owners.items() if key not in gone}

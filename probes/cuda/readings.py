@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.readings import Count, Event
-from probes.cuda.functions import call_of
+from probes.cuda.functions import call_of, function_name
 from probes.functions.histogram import Buckets
 
 if TYPE_CHECKING:
@@ -24,17 +24,22 @@ SLOW = "cuda_slow_call"
 BUCKETS = Buckets.of_durations(first=2, last=24, step=2)
 
 
+def labels(slot_name: str) -> Pairs:
+    """Those of a slot's calls."""
+    return (("call", function_name(slot_name)),)
+
+
 def counts(slot_name: str, process: Process | None, total: Total) -> Iterator[Reading]:
     """The counters of one slot; the first carries the weight of all its hits."""
-    call, direction = call_of(slot_name)
-    labels: Pairs = (("call", call.name),)
-    yield Count(CALLS, process, float(total.calls), labels, weight=total.hits)
+    _, direction = call_of(slot_name)
+    own = labels(slot_name)
+    yield Count(CALLS, process, float(total.calls), own, weight=total.hits)
     if total.errors:
-        yield Count(ERRORS, process, float(total.errors), labels)
+        yield Count(ERRORS, process, float(total.errors), own)
     if direction and total.bytes_total:
-        pairs = (*labels, ("direction", direction))
+        pairs = (*own, ("direction", direction))
         yield Count(BYTES, process, float(total.bytes_total), pairs)
-    yield from BUCKETS.counts(SECONDS, process, total, labels)
+    yield from BUCKETS.counts(SECONDS, process, total, own)
 
 
 def slow_event(slow: SlowCall, comm: str) -> Event:

@@ -10,17 +10,19 @@ from engine.readings import Gone, ProbeStatus, Produced, Watched
 from probes.bpf.errors import UnavailableError
 from probes.bpf.loader import load
 from probes.bpf.trial import try_uprobe
+from probes.budget.governed import Governed
 from probes.cuda.calls import DRIVER, RUNTIME
 from probes.cuda.functions import (
     EXEC_PROGRAM,
     chosen,
     defines,
     function,
+    function_name,
     programs,
     slot_names,
 )
-from probes.cuda.memory import STREAM, Held, MemoryAccounts, owner_of_allocation
-from probes.cuda.readings import CALLS, counts, slow_event
+from probes.cuda.memory import STREAM, Memory
+from probes.cuda.readings import CALLS, counts, labels, slow_event
 from probes.functions.sites import FunctionSites
 from probes.functions.totals import EXIT_PROGRAM, REASONS, STREAMS, CallTotals
 from probes.libraries.shared import Changes, subscribe
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.readings import Process, Reading
-    from probes.cuda.memory import Incarnation
     from probes.cuda.settings import CudaSettings
 
 SOURCE = Path(__file__).with_name("program.bpf.c")
@@ -67,13 +68,24 @@ class Running:
             self._totals.set_threshold(slot, settings.slow_call.seconds)
         functions = [function(call) for call in calls]
         self._sites = FunctionSites(self._bpf, functions, max_files=settings.files_limit)
-        self._memory = MemoryAccounts()
+        self._calls = Governed(
+            name, self._totals, self._sites, functions, settings.budget, function_of=function_name
+        )
+        self._accounted = {c.name for c in calls if c.kind in {"allocate", "free"}}
+        owners = self._totals.owners
+        self._memory = Memory(
+            self._bpf.map("held"),
+            self._bpf.map("allocations"),
+            lambda incarnation: owners.of(*incarnation),
+            lambda incarnation: owners.lives(*incarnation),
+        )
         self._watch = subscribe(RUNTIME, DRIVER)
 
     def poll(self) -> None:
         """Attach to libraries that appeared, let go of those that nobody maps, tell slow calls."""
         self._apply(self._watch.poll())
         self._sites.advance()
+        self._calls.poll()
         for slow in self._totals.slow():
             self._emit(slow_event(slow, _comm(slow.process)))
 
@@ -91,7 +103,8 @@ class Running:
         for pid in callers - {process.pid for process in self._watch.processes}:
             self._watch.look(pid, changes)  # forked from a watched one, so no linker told of it
         self._apply(changes)
-        self._settle_memory()
+        for level in self._calls.readings("cuda_calls", labels):
+            self._emit(level)
 
     def status(self) -> ProbeStatus:
         """The present state."""
@@ -122,9 +135,8 @@ class Running:
             self._emit(Watched(process, COUNTERS, RUNTIME))
         if changes.gone:
             for process in changes.gone:
-                self._totals.leave(process)
+                self._calls.leave(process)
             self._settle()
-            self._settle_memory()
             for process in changes.gone:
                 self._emit(Gone(process))
         for key in changes.vanished:
@@ -132,36 +144,19 @@ class Running:
 
     def _settle(self) -> set[int]:
         """Emit what was called; the pids of those who called."""
-        look = self._totals.look()
+        look = self._calls.look()
         for each in look.calls:
             for reading in counts(each.name, each.process, each.total):
                 self._emit(reading)
+        self._settle_memory()
         return {each.process.pid for each in look.calls if each.process is not None}
 
     def _settle_memory(self) -> None:
-        """Emit what processes hold, and clear away what ended ones held; after a look."""
-        owners = self._totals.owners
-        held = [Held.decode(*item) for item in self._bpf.map("held").items()]
-        for reading in self._memory.readings(
-            held, lambda each: owners.of(*each), lambda each: owners.lives(*each)
-        ):
+        """Emit what processes hold; after a look."""
+        modes = self._calls.governor.modes()
+        whole = all(modes[name] == "full" for name in self._accounted)
+        for reading in self._memory.readings(whole=whole):
             self._emit(reading)
-        dead = {each.owner for each in held if not owners.lives(*each.owner)}
-        if dead:
-            self._bury(dead)
-
-    def _bury(self, dead: set[Incarnation]) -> None:
-        """Processes that ended or run another program hold nothing."""
-        for name, owner in (("held", _owner_of_held), ("allocations", owner_of_allocation)):
-            table = self._bpf.map(name)
-            for key, value in table.items():
-                if owner(key, value) in dead:
-                    table.delete(key)
-        self._memory.forget(dead)
-
-
-def _owner_of_held(key: bytes, value: bytes) -> Incarnation:
-    return Held.decode(key, value).owner
 
 
 def _comm(process: Process | None) -> str:
