@@ -1,27 +1,28 @@
-"""Paired comparison of slices of one run: how much longer is a step in the second kind?
+"""Paired comparison: how much longer does something take in the second kind?
 
-A machine drifts (clock rate, neighbours, caches), so slices are compared only with their immediate
-neighbours. Each pair gives one logarithm of a ratio; drift and noise that both slices share cancel.
+A machine drifts (clock rate, neighbours, caches), so a measurement is compared only with one right
+beside it. Each pair gives one logarithm of a ratio; drift and noise that both share cancel.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from probes.budget.bounds import student
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-RESAMPLES = 10_000
-
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A stretch of a run, in seconds of CLOCK_MONOTONIC. `treated`: the agent ran.
+    """A stretch of a run, in seconds of CLOCK_MONOTONIC. `treated`: the probes were on.
 
     `cpu_seconds`: what all threads of all ranks used in it.
     """
@@ -63,12 +64,20 @@ def step_cpu_seconds(slice_: Slice, ranks: Sequence[NDArray[np.float64]]) -> flo
     return slice_.cpu_seconds / int(((ends >= slice_.start) & (ends <= slice_.end)).sum())
 
 
-def compare(pairs: Sequence[tuple[float, float]], seed: int = 0) -> Ratio:
-    """Ratio of (untreated, treated) step times; the interval is a bootstrap over pairs.
+def compare(pairs: Sequence[tuple[float, float]]) -> Ratio:
+    """Ratio of (untreated, treated) times; the interval is Student's t on the pairs' logarithms.
 
-    Percentile interval, Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13.
+    Paired comparison as in G. Box, J. Hunter and W. Hunter, Statistics for Experimenters, 3.2. With
+    one pair the interval is everything. Raises ValueError without a pair.
     """
+    if not pairs:
+        raise ValueError("no pair to compare")
     logs = np.log([treated / untreated for untreated, treated in pairs])
-    chosen = np.random.default_rng(seed).integers(0, len(logs), (RESAMPLES, len(logs)))
-    low, high = np.percentile(logs[chosen].mean(axis=1), [2.5, 97.5])
-    return Ratio(float(np.exp(logs.mean())), float(np.exp(low)), float(np.exp(high)), len(logs))
+    mean, half = float(logs.mean()), math.inf
+    if len(logs) > 1:
+        half = student(len(logs) - 1) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    return Ratio(math.exp(mean), math.exp(mean - half), _exp(mean + half), len(logs))
+
+
+def _exp(power: float) -> float:
+    return math.exp(power) if power < 700 else math.inf

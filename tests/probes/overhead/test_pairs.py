@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.pairs import Slice, compare, step_cpu_seconds, step_seconds
+from probes.overhead.pairs import Slice, compare, step_cpu_seconds, step_seconds
 
 
 def drifting_pairs(effect: float, count: int = 40) -> list[tuple[float, float]]:
