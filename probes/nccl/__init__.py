@@ -1,0 +1,1 @@
+"""What a process asks of NCCL, its communicators, and how long it waits for them."""

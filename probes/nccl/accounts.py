@@ -1,0 +1,213 @@
+"""From the kernel's sums to what each process did since the last look. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.readings import Count, Level, Told
+from probes.nccl import abi
+from probes.nccl.records import UNKNOWN_RANK, Clock
+from rules.slotted import dataclass, field
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.readings import Pairs, Process, Reading
+    from probes.nccl.records import Communicator, ErrorKey, Total, TotalKey
+    from probes.nccl.snapshot import View
+
+NANOSECONDS = 1e9
+LIBRARY: Pairs = (("lib", "nccl"),)
+OTHER, UNKNOWN = "other", "unknown"
+# What is started with a 0 as soon as a process is known; the other operations begin with their
+# first call.
+COUNTERS: tuple[tuple[str, Pairs], ...] = tuple(
+    (metric, (("op", op),))
+    for metric in ("nccl_calls_total", "nccl_bytes_total")
+    for op in ("AllReduce", "AllGather", "ReduceScatter", "Broadcast")
+)
+SIZES = tuple(str(float(bound)) for bound in abi.SIZE_BOUNDS)
+
+
+@dataclass(slots=True)
+class Account:
+    """What was seen of one owner. `settled`: when it was looked at last."""
+
+    settled: int
+    hits: int = 0
+    totals: dict[TotalKey, Total] = field(default_factory=dict)
+    errors: dict[ErrorKey, int] = field(default_factory=dict)
+    spent: dict[tuple[int, int], int] = field(default_factory=dict)
+    # What was waited in intervals that no exit will close, by clock and operation.
+    extra: dict[tuple[int, int], int] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    told: tuple[int, int] | None = None
+
+    def settle(self, view: View, process: Process | None, limit: int) -> Iterator[Count]:
+        """Counters; the first carries the weight of all hits. None: an owner never seen.
+
+        `limit`: how many communicators have a name.
+        """
+        yield from self._hits(view, process)
+        yield from self._calls(view, process, limit)
+        for key, count in view.errors.items():
+            before = self.errors.get(key, 0)
+            self.errors[key] = count
+            labels = (("op", abi.call(key.call)), ("result", abi.result(key.result)))
+            yield Count("nccl_errors_total", process, float(count - before), labels)
+
+    def waits(self, view: View, process: Process | None, now: int) -> Iterator[Reading]:
+        """Time waited since the last look, waits that go on included; moves on to `now`."""
+        source = Clock.EXPOSED if view.process.kernels else Clock.WAITING
+        waited = dict(self._advance(view, source, now))
+        for op, ns in waited.items():
+            labels = (*LIBRARY, ("op", abi.operation(op)))
+            yield Count("comm_wait_seconds_total", process, ns / NANOSECONDS, labels)
+        if source is Clock.EXPOSED:
+            for op, ns in self._advance(view, Clock.KERNELS, now):
+                labels = (("op", abi.operation(op)),)
+                yield Count("nccl_kernel_seconds_total", process, ns / NANOSECONDS, labels)
+        length = now - self.settled
+        if length > 0 and not view.ended and process is not None and view.process.enqueued:
+            ratio = min(1.0, sum(waited.values()) / length)
+            yield Level("comm_wait_ratio", process, ratio)
+            name = "profiler" if source is Clock.EXPOSED else "synchronise"
+            labels = (("probe", "nccl"), ("source", name))
+            yield Level("stallwatch_probe_source", process, 1.0, labels)
+        self.settled = now
+
+    def abandon(self, view: View) -> None:
+        """An open interval ends where it was looked at last: its thread has gone."""
+        for key, interval in view.intervals.items():
+            if key.kind in (Clock.WAITING, Clock.EXPOSED):
+                place = key.kind, interval.operation
+                ns = max(0, self.settled - interval.since)
+                self.extra[place] = self.extra.get(place, 0) + ns
+        view.intervals.clear()
+
+    def rank(self, view: View, process: Process) -> Iterator[Told]:
+        """The global rank, whenever what is known of it changes."""
+        told = told_rank(list(view.communicators.values()))
+        if told is not None and told != self.told:
+            self.told = told
+            yield Told(process, *told)
+
+    def levels(self, view: View, process: Process, limit: int) -> Iterator[Level]:
+        """The communicators that are open."""
+        yield Level("nccl_communicators", process, float(len(view.communicators)), fold="sum")
+        for communicator in view.communicators.values():
+            name = self.name(communicator.id, limit)
+            if name in (OTHER, UNKNOWN):
+                continue
+            labels = (
+                ("comm_rank", _known(communicator.rank)),
+                ("communicator", name),
+                ("nranks", _known(communicator.nranks)),
+            )
+            yield Level("nccl_communicator_info", process, 1.0, labels)
+
+    def name(self, communicator: int, limit: int) -> str:
+        """Its label value: the same on all ranks, but for those above the limit."""
+        if not communicator:
+            return UNKNOWN
+        if communicator not in self.names and len(self.names) < limit:
+            self.names[communicator] = name_of(communicator)
+        return self.names.get(communicator, OTHER)
+
+    def _hits(self, view: View, process: Process | None) -> Iterator[Count]:
+        hits = view.process.hits - self.hits
+        self.hits = view.process.hits
+        if hits:
+            labels = (("op", abi.operation(view.process.operation)),)
+            yield Count("nccl_calls_total", process, 0.0, labels, weight=hits)
+
+    def _calls(self, view: View, process: Process | None, limit: int) -> Iterator[Count]:
+        by_op: dict[int, list[tuple[int, int, int]]] = {}
+        by_communicator: dict[str, tuple[int, int]] = {}
+        for key, total in view.totals.items():
+            before = self.totals.get(key)
+            self.totals[key] = total
+            calls = total.calls - (before.calls if before else 0)
+            size = total.bytes - (before.bytes if before else 0)
+            if not calls:
+                continue
+            by_op.setdefault(key.operation, []).append((key.size_class, calls, size))
+            name = self.name(key.communicator, limit)
+            sums = by_communicator.get(name, (0, 0))
+            by_communicator[name] = sums[0] + calls, sums[1] + size
+        for op, rows in by_op.items():
+            yield from _operation(process, (("op", abi.operation(op)),), rows)
+        for name, (calls, size) in by_communicator.items():
+            labels = (("communicator", name),)
+            yield Count("nccl_communicator_calls_total", process, float(calls), labels)
+            yield Count("nccl_communicator_bytes_total", process, float(size), labels)
+
+    def _advance(self, view: View, kind: Clock, now: int) -> Iterator[tuple[int, int]]:
+        """(operation, nanoseconds) since the last look; open intervals until `now`."""
+        sums: dict[int, int] = {}
+        for key, spent in view.spent.items():
+            if key.kind == kind:
+                sums[key.operation] = sums.get(key.operation, 0) + spent.ns
+        for (extra_kind, op), ns in self.extra.items():
+            if extra_kind == kind:
+                sums[op] = sums.get(op, 0) + ns
+        for place, interval in view.intervals.items():
+            if place.kind == kind and not view.ended:
+                open_ns = max(0, now - interval.since)
+                sums[interval.operation] = sums.get(interval.operation, 0) + open_ns
+        for op, ns in sums.items():
+            # A read that raced with an exit may show less than the last one did; it catches up.
+            before = self.spent.get((kind, op), 0)
+            if ns > before:
+                self.spent[kind, op] = ns
+                yield op, ns - before
+
+
+def _operation(
+    process: Process | None, labels: Pairs, rows: list[tuple[int, int, int]]
+) -> Iterator[Count]:
+    calls = float(sum(calls for _, calls, _ in rows))
+    size = float(sum(size for _, _, size in rows))
+    yield Count("nccl_calls_total", process, calls, labels)
+    yield Count("nccl_bytes_total", process, size, labels)
+    for place, bound in enumerate(SIZES):
+        below = sum(calls for size_class, calls, _ in rows if size_class <= place)
+        if below:
+            yield Count(
+                "nccl_message_bytes_bucket", process, float(below), (*labels, ("le", bound))
+            )
+    yield Count("nccl_message_bytes_bucket", process, calls, (*labels, ("le", "+Inf")))
+    yield Count("nccl_message_bytes_sum", process, size, labels)
+    yield Count("nccl_message_bytes_count", process, calls, labels)
+
+
+def name_of(communicator: int) -> str:
+    """The identity of a communicator as a label value."""
+    return f"{communicator:016x}"
+
+
+def _known(number: int) -> str:
+    return "" if number == UNKNOWN_RANK else str(number)
+
+
+def told_rank(communicators: list[Communicator]) -> tuple[int, int] | None:
+    """(global rank, ranks) as a process was told, None where that is not sure.
+
+    The rank in the largest communicator that was made from an identity of its own, the oldest of
+    equals: frameworks make the one of all ranks before any part of it. A communicator that was
+    split off another numbers its ranks anew and never counts, nor does one of ncclCommInitAll,
+    whose ranks are one process; two ranks of one communicator in a process leave it open.
+    """
+    roots = [each for each in communicators if each.function in ROOTS and each.nranks > 1]
+    roots = [each for each in roots if each.rank != UNKNOWN_RANK and each.ready]
+    if not roots:
+        return None
+    largest = max(roots, key=lambda each: (each.nranks, -each.since))
+    ranks = {each.rank for each in roots if each.id == largest.id}
+    return (largest.rank, largest.nranks) if len(ranks) == 1 else None
+
+
+ROOTS = frozenset(
+    abi.FIRST_INITIALISATION + abi.INITIALISATIONS.index(name)
+    for name in ("CommInitRank", "CommInitRankConfig", "CommInitRankScalable")
+)
