@@ -129,16 +129,26 @@ class ProbeStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class MapUse:
+    """How full a kernel map is: entries now (or lately), and how many it can hold."""
+
+    map: str
+    entries: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class Produced:
     """Kernel-side counters of a probe, cumulative since it started.
 
     `produced`: by stream ("" is the map-counted one); `lost`: by (stream, reason), e.g.
-    ("events", "ring_full"), ("", "map_full"), ("", "recursion_misses").
+    ("events", "ring_full"), ("", "map_full"), ("", "recursion_misses"). `maps`: how full each is.
     """
 
     probe: str
     produced: tuple[tuple[str, int], ...] = ()
     lost: tuple[tuple[tuple[str, str], int], ...] = ()
+    maps: tuple[MapUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,12 @@ METRICS: dict[str, Description] = {
     "stallwatch_probe_lost_total": Description(
         "counter", "Kernel events lost on the way, by reason."
     ),
+    "stallwatch_probe_map_entries": Description(
+        "gauge", "Entries in a probe's kernel map; above its limit the next ones are lost."
+    ),
+    "stallwatch_probe_map_limit": Description(
+        "gauge", "How many entries a probe's kernel map can hold."
+    ),
     "stallwatch_probe_mode": Description(
         "gauge", "1 for the mode a probed function is in: full, colder, sampled, duty, detached."
     ),

@@ -101,6 +101,10 @@ class Flusher:
             self.show(status)
         for produced in mark.produced:
             self._measure_drift(produced.probe, dict(produced.produced), dict(produced.lost))
+            for use in produced.maps:
+                names = {"probe": produced.probe, "map": use.map}
+                told.set("stallwatch_probe_map_entries", use.entries, **names)
+                told.set("stallwatch_probe_map_limit", use.limit, **names)
         told.set("stallwatch_queue_depth", self.queue.depth())
         told.set("stallwatch_tasks", len(self.aggregator.tasks()))
         told.set("stallwatch_series_refused_total", self.aggregator.fold.refused)

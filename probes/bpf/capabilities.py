@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
+import resource
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,7 @@ _BITS = {
     "perfmon": 38,
     "bpf": 39,
 }
+NO_MEMLOCK = (5, 11)  # from here on BPF memory is charged to the cgroup
 BPF_CAPABILITIES = (5, 8)  # the kernel that split bpf and perfmon from sys_admin
 
 PURPOSES = {
@@ -155,6 +158,18 @@ def has_ring_buffer() -> bool:
     except OSError:
         return False
     return True
+
+
+@functools.cache
+def lift_locked_memory() -> None:
+    """Before 5.11 maps and rings are locked memory of the process, of which 64 KiB are allowed.
+
+    Needs CAP_SYS_RESOURCE; without it rings stay as they are.
+    """
+    if syscall.kernel_release() < NO_MEMLOCK:
+        with contextlib.suppress(OSError, ValueError):
+            unlimited = resource.RLIM_INFINITY
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, (unlimited, unlimited))
 
 
 @functools.cache

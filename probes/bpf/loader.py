@@ -17,6 +17,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from probes.bpf import attachment, bcc, capabilities, syscall, tracefs
+from probes.bpf.accounting import Occupancy
 from probes.bpf.builder import Built, Left, Source, build_first
 from probes.bpf.events import MAX_PAGES, EventReader, PerfReader, RingReader
 from probes.bpf.maps import Map
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from engine.readings import MapUse
     from probes.bpf.attachment import Attachment
-    from probes.bpf.builder import Builder
+from probes.bpf.builder import Builder
 
 
 class ProgramType(enum.IntEnum):
@@ -51,6 +53,7 @@ class BpfObject:
         self._maps: dict[str, Map] = {}
         self._attachments: list[Attachment] = []
         self._readers: list[EventReader] = []
+        self._occupancy: Occupancy | None = None
         self._closed = False
         self._fill_slots()
 
@@ -144,6 +147,17 @@ class BpfObject:
         """How often the kernel skipped a program because BPF already ran on that CPU."""
         return syscall.recursion_misses(self._built.program_fds[program])
 
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The loaded programs."""
+        return tuple(self._built.program_fds)
+
+    def map_use(self) -> tuple[MapUse, ...]:
+        """How full the maps are, as far as it is known; costs little, see `Occupancy`."""
+        if self._occupancy is None:
+            self._occupancy = Occupancy(self.map(name) for name in sorted(self._built.map_fds))
+        return self._occupancy.look()
+
     def close(self) -> None:
         """Detach, then free. Twice is fine."""
         if self._closed:
@@ -169,6 +183,7 @@ def load(
     """
     capabilities.require_bpf(capabilities.read_privileges())
     _remove_stale_once()
+    capabilities.lift_locked_memory()
     source = Source(path, {name: int(kind) for name, kind in programs.items()}, defines or {})
     return BpfObject(*build_first(source, builders or bcc.builders()))
 

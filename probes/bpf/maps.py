@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, NamedTuple
 
-from probes.bpf import syscall
+from probes.bpf import batch, syscall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+class Seen(NamedTuple):
+    """How many entries there were, and when (monotonic seconds)."""
+
+    entries: int
+    at: float
+
+
 class Map:
-    """One map. Keys and values are raw bytes in the machine's own order."""
+    """One map. Keys and values are raw bytes in the machine's own order.
+
+    `seen`: what the last walk over all entries found.
+    """
 
     def __init__(self, name: str, fd: int) -> None:
         self.name = name
@@ -20,6 +31,8 @@ class Map:
         self.info = syscall.map_info(fd)
         padded = (self.info.value_bytes + 7) // 8 * 8
         per_cpu = padded * syscall.possible_cpus()
+        self._batches = True
+        self.seen: Seen | None = None
         self._value_bytes = per_cpu if self.info.per_cpu else self.info.value_bytes
 
     def lookup(self, key: bytes) -> bytes | None:
@@ -44,10 +57,23 @@ class Map:
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """All (key, value) now; keys removed meanwhile are left out."""
-        for key in self.keys():
-            value = self.lookup(key)
-            if value is not None:
-                yield key, value
+        found = self._batched()
+        if found is None:
+            pairs = ((key, self.lookup(key)) for key in self.keys())
+            found = [(key, value) for key, value in pairs if value is not None]
+        self.seen = Seen(len(found), time.monotonic())
+        yield from found
+
+    def _batched(self) -> list[tuple[bytes, bytes]] | None:
+        """None where the kernel reads this kind of map one by one only."""
+        if not self.info.fills or not self._batches:
+            return None
+        try:
+            parts = batch.batches(self.fd, self.info.key_bytes, self._value_bytes)
+            return [item for part in parts for item in part]
+        except OSError:
+            self._batches = False
+            return None
 
     def sums(self) -> list[int]:
         """A per-CPU array of u64 counters: each counter summed over the CPUs."""

@@ -27,10 +27,11 @@ MAP_CREATE, MAP_LOOKUP, MAP_UPDATE, MAP_DELETE, MAP_NEXT_KEY = 0, 1, 2, 3, 4
 OBJ_GET_INFO_BY_FD = 15
 RAW_TRACEPOINT_OPEN = 17
 MAP_LOOKUP_AND_DELETE = 21
+MAP_LOOKUP_BATCH = 24
 LINK_CREATE = 28
 TRACE_UPROBE_MULTI = 48  # enum bpf_attach_type
 
-MAP_TYPE_PERCPU_HASH, MAP_TYPE_PERCPU_ARRAY = 5, 6
+MAP_TYPE_HASH, MAP_TYPE_PERCPU_HASH, MAP_TYPE_PERCPU_ARRAY, MAP_TYPE_LRU_HASH = 1, 5, 6, 9
 MAP_TYPE_ARRAY_OF_MAPS, MAP_TYPE_RINGBUF = 12, 27
 PERF_TYPE_TRACEPOINT = 2
 
@@ -130,6 +131,19 @@ def map_keys(map_fd: int, key_bytes: int, limit: int) -> list[bytes]:
     return list(keys)
 
 
+def map_lookup_batch(
+    map_fd: int, size: int, place: int, following: int, keys: int, values: int
+) -> tuple[int, int]:
+    """(entries copied, errno; ENOENT: these are the last). The rest are addresses of buffers; no
+    OSError, because the kernel tells the count where it fails too.
+    """  # noqa: D205 - one sentence
+    attr = struct.pack("=QQQQIIQQ", place, following, keys, values, size, map_fd, 0, 0)
+    block = ctypes.create_string_buffer(attr, len(attr))
+    failed = _libc.syscall(_numbers()[0], MAP_LOOKUP_BATCH, block, len(attr)) < 0
+    error = ctypes.get_errno() if failed else 0
+    return struct.unpack_from("=I", block.raw, 32)[0], error
+
+
 @dataclass(frozen=True, slots=True)
 class MapInfo:
     """The start of struct bpf_map_info."""
@@ -143,6 +157,11 @@ class MapInfo:
     def per_cpu(self) -> bool:
         """One value per possible CPU, each padded to 8 bytes."""
         return self.type in {MAP_TYPE_PERCPU_HASH, MAP_TYPE_PERCPU_ARRAY}
+
+    @property
+    def fills(self) -> bool:
+        """Whether entries come and go, so that it can be full."""
+        return self.type in {MAP_TYPE_HASH, MAP_TYPE_PERCPU_HASH, MAP_TYPE_LRU_HASH}
 
 
 def _object_info(fd: int, size: int) -> bytes:

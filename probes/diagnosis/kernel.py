@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from probes.bpf.capabilities import Privileges
 
-_NO_MEMLOCK = (5, 11)  # from here on BPF memory is charged to the cgroup
 _TRIAL = Path(__file__).with_name("trial.bpf.c")
 
 # Tracepoint: fields without which it is of no use, and what is lost when it is absent.
@@ -78,7 +77,7 @@ def _privileges(privileges: Privileges) -> Iterator[Finding]:
         subject = f"capability {name}"
         if name in privileges.effective:
             yield Finding(subject, "ok", purpose)
-        elif name == "sys_resource" and privileges.kernel >= _NO_MEMLOCK:
+        elif name == "sys_resource" and privileges.kernel >= capabilities.NO_MEMLOCK:
             yield Finding(subject, "ok", f"no, and not needed: {purpose}")
         elif everything and name in {"bpf", "perfmon"}:
             yield Finding(subject, "ok", f"{purpose}: CAP_SYS_ADMIN stands for it")

@@ -159,7 +159,8 @@ class CallTotals:
         produced = zip(STREAMS, self._bpf.produced(), strict=False)
         lost = list(zip(REASONS, self._bpf.lost(), strict=False))
         misses = sum(self._bpf.recursion_misses(program) for program in programs)
-        return Produced(probe, tuple(produced), (*lost, (("", "recursion_misses"), misses)))
+        losses = (*lost, (("", "recursion_misses"), misses))
+        return Produced(probe, tuple(produced), losses, self._bpf.map_use())
 
     def _born(self) -> dict[int, int]:
         items = self._bpf.map("call_processes").items()

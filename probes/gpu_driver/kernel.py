@@ -25,6 +25,7 @@ from probes.gpu_driver.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from engine.readings import MapUse
     from probes.bpf.attachment import Attachment
     from probes.gpu_driver.limits import GpuDriverSettings
 
@@ -154,6 +155,10 @@ class DriverProgram:
     def abandon(self, call: OpenCall) -> None:
         """Its thread died inside the call."""
         self._bpf.map("open_calls").delete(struct.pack("=Q", call.pid << 32 | call.tid))
+
+    def map_use(self) -> tuple[MapUse, ...]:
+        """How full the kernel maps are."""
+        return self._bpf.map_use()
 
     def close(self) -> None:
         """Detach and free."""

@@ -94,7 +94,8 @@ class GpuDriverProbe:
         """The kernel's counters."""
         if self._program is None:
             return Produced(self.name)
-        return Produced(self.name, self._program.produced(), self._program.lost())
+        produced, lost = self._program.produced(), self._program.lost()
+        return Produced(self.name, produced, lost, self._program.map_use())
 
     def collect(self) -> None:
         """Emit what was counted since the last call, and how long open calls have lasted."""

@@ -14,6 +14,7 @@ from probes.process.ending import decode_ending, is_certain
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.readings import MapUse
     from probes.bpf.events import EventReader
     from probes.process.ending import Ending
     from probes.process.limits import ProcessSettings
@@ -105,6 +106,10 @@ class ProcessProgram:
             if value is not None and is_certain(value):
                 found.append(decode_ending(value[:12] + key + value[16:]))
         return found
+
+    def map_use(self) -> tuple[MapUse, ...]:
+        """How full the kernel maps are."""
+        return self._bpf.map_use()
 
     def close(self) -> None:
         """Detach and free."""

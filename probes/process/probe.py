@@ -72,7 +72,9 @@ class ProcessProbe:
         produced = dict(self._program.produced())
         # Swept ends are found by the reader, so the kernel has not counted them.
         produced["ends"] += self._swept
-        return Produced(self.name, tuple(produced.items()), self._program.lost())
+        return Produced(
+            self.name, tuple(produced.items()), self._program.lost(), self._program.map_use()
+        )
 
     def collect(self) -> None:
         """Emit what was counted since the last call."""

@@ -24,6 +24,7 @@ from probes.tcp_retransmit.layouts import read_layouts
 from probes.tcp_retransmit.tallies import Tally, decode_key
 
 if TYPE_CHECKING:
+    from engine.readings import MapUse
     from probes.bpf.loader import BpfObject
     from probes.tcp_retransmit.limits import Limits
 
@@ -147,6 +148,10 @@ class RetransmitProgram:
             (("", "recursion_misses"), hits),
             (("owners", "recursion_misses"), sum(misses.values())),
         )
+
+    def map_use(self) -> tuple[MapUse, ...]:
+        """How full the kernel maps are."""
+        return self._bpf.map_use()
 
     def close(self) -> None:
         """Detach and free."""

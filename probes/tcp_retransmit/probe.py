@@ -158,7 +158,8 @@ class TcpRetransmitProbe:
         if self._program is None:
             return Produced(self.name)
         unheard = (("segments", "broadcast_lost"), self._sockets.overflows)
-        return Produced(self.name, self._program.produced(), (*self._program.lost(), unheard))
+        losses = (*self._program.lost(), unheard)
+        return Produced(self.name, self._program.produced(), losses, self._program.map_use())
 
     def collect(self) -> None:
         """Emit counts, segments and loss probes, then who has gone."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from engine.config.model import NoSettings
 from engine.readings import Gone, ProbeStatus, Produced, Watched
+from probes.bpf.accounting import account
 from probes.bpf.errors import UnavailableError
 from probes.bpf.loader import BpfObject, ProgramType, load
 from probes.bpf.trial import try_uprobe
@@ -69,12 +70,7 @@ class TorchStepProbe:
         """Entries and exits that the kernel saw."""
         if self._bpf is None:
             return Produced(self.name)
-        misses = sum(self._bpf.recursion_misses(program) for program in PROGRAMS)
-        return Produced(
-            self.name,
-            (("", self._bpf.produced()[0]),),
-            ((("", "map_full"), self._bpf.lost()[0]), (("", "recursion_misses"), misses)),
-        )
+        return account(self.name, self._bpf, ("",), (("", "map_full"),))
 
     def collect(self) -> None:
         """Emit what every watched process did since the last call."""

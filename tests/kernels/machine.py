@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.kernels.image import build
 from tests.kernels.outcomes import Outcome, read_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
-GUEST = Path(__file__).with_name("guest.sh")
+GUEST = "tests/kernels/guest.sh"
 # Emulated, a probe's tests take about a minute, most of it the compiler's start.
 LIMIT_SECONDS = 1800
 
@@ -38,8 +39,12 @@ class Run:
 def boot_and_test(image: Path, files: Sequence[str], keep: Path | None = None) -> Run:
     """Run the marked tests of some files on a kernel. `keep`: a folder for the logs."""
     with tempfile.TemporaryDirectory(prefix="stallwatch-kernel-") as scratch:
-        out = Path(scratch)
-        console = _boot(image, out, files)
+        out = Path(scratch, "out")
+        out.mkdir()
+        tree = _snapshot(Path(scratch, "tree"))
+        mounts = build(Path(scratch, "image"), Path(scratch, "staged"))
+        Path(scratch, "mounts").write_text("\n".join(mounts) + "\n", encoding="utf-8")
+        console = _boot(image, out, tree, files)
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
             (out / "console").write_text(console, encoding="utf-8")
@@ -47,7 +52,25 @@ def boot_and_test(image: Path, files: Sequence[str], keep: Path | None = None) -
         return _read(out, console)
 
 
-def _boot(image: Path, out: Path, files: Sequence[str]) -> str:
+def _snapshot(tree: Path) -> Path:
+    """What is run does not change while somebody goes on editing."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    for name in filter(None, listing.stdout.decode().split("\0")):
+        if name.endswith((".py", ".c", ".cc", ".h", ".toml", ".sh")) and (ROOT / name).exists():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, tree / name)
+    folders = ["rules", "engine", "probes", "tests/probes", "tests/kernels"]
+    compile_all = [sys.executable, "-m", "compileall", "-q", *folders]
+    subprocess.run(compile_all, cwd=tree, check=True)
+    return tree
+
+
+def _boot(image: Path, out: Path, tree: Path, files: Sequence[str]) -> str:
     scripts = Path(sys.executable).parent
     command = [
         str(scripts / "vng"),
@@ -62,7 +85,7 @@ def _boot(image: Path, out: Path, files: Sequence[str]) -> str:
     command += ["--memory", "3G", "--cpus", "2", f"--rwdir={out}"]
     # KVM is not asked for: in a virtual machine it is often there and does not work.
     command += ["--disable-kvm", "--force-9p"]
-    guest = ["sh", str(GUEST), str(out), sys.executable, *files]
+    guest = ["sh", str(tree / GUEST), str(out), sys.executable, *files]
     try:
         done = subprocess.run(
             [*command, "--", *guest],

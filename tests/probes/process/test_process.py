@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -165,6 +166,8 @@ def test_the_out_of_memory_killers_choice_is_named(watched: Watched) -> None:
     group = Path("/sys/fs/cgroup/memory") / f"stallwatch-oom-{os.getpid()}"
     if not group.parent.exists():
         group = Path("/sys/fs/cgroup") / group.name
+        with contextlib.suppress(OSError):  # systemd has done so, a bare machine has not
+            (group.parent / "cgroup.subtree_control").write_text("+memory")
     try:
         group.mkdir()
     except OSError as error:
