@@ -1,4 +1,4 @@
-"""`stallwatch probes`: what is attached."""
+"""`stallwatch probes`: what is attached, and what could be."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from engine.address import local_url
 from engine.config.loader import load_config
 from engine.http.client import NoAgentError, ask
+from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
     import argparse
@@ -35,16 +36,37 @@ class ProbeRow:
 class ProbesCommand:
     """Ask the running agent; without one, look whether each probe could. Attaches nothing."""
 
-    summary = "show which probes are attached, and why the others are not"
-    example = "stallwatch probes --format json"
+    summary = "show which probes are attached and why the others are not, or find what to probe"
+    example = "stallwatch probes find libnccl.so 'ncclAll*'"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Add --config and --format."""
+        """Add the action `find` and the options."""
+        parser.add_argument(
+            "action",
+            nargs="?",
+            choices=("find",),
+            help="find: list a library's functions by name; without it, the probes",
+        )
+        parser.add_argument(
+            "library",
+            nargs="?",
+            metavar="LIB",
+            help="find: a path, a file name that a running process maps, or PID:NAME",
+        )
+        parser.add_argument(
+            "pattern",
+            nargs="?",
+            metavar="PATTERN",
+            help="find: a part of the name or a glob over it, mangled or demangled",
+        )
+        parser.add_argument("--limit", type=int, default=50, help="find: symbols shown per file")
         parser.add_argument("--config", metavar="FILE", help="whose `listen` address to ask")
         parser.add_argument("--format", choices=("text", "json"), default="text")
 
     def run(self, args: argparse.Namespace) -> int:
-        """Print the probes; exit 0 whatever they say."""
+        """Print the probes; exit 0 whatever they say. `find`: exit 1 when nothing was found."""
+        if args.action == "find":
+            return _find(args)
         listen = str(load_config(args.config).listen)
         text = fetch_metrics(listen)
         rows = preview() if text is None else explained(read_metrics(text), listen)
@@ -56,6 +78,17 @@ class ProbesCommand:
             print(f"No agent answers at {listen}. What could attach here, had it been started:\n")
         print(render(rows))
         return 0
+
+
+def _find(args: argparse.Namespace) -> int:
+    from probes.cli.find import find
+
+    if args.library is None or args.pattern is None:
+        raise StallwatchError(
+            "stallwatch probes find: a library and a pattern are needed\n"
+            "    hint: stallwatch probes find libnccl.so 'ncclAll*'"
+        )
+    return find(args.library, args.pattern, args.limit, as_json=args.format == "json")
 
 
 def fetch_metrics(listen: str) -> str | None:

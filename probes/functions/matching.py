@@ -9,147 +9,116 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from probes.elf.symbols import STT_FUNC, STT_GNU_IFUNC, SYMBOL, Symbol, demangle, find_functions
-from rules.slotted import dataclass
+from probes.elf.symbols import find_functions
+from probes.functions.table import Match, SymbolTable
+from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from probes.elf.image import Image
 
-Kind: TypeAlias = Literal["function", "ifunc", "data", "imported"]
-STT_NOTYPE, STT_OBJECT = 0, 1
 TABLES = (".dynsym", ".symtab")
+# Names that are demangled for one pattern: at 10 µs, and a hundred times that for some.
+MAX_DEMANGLED = 5_000
 _GLOB = frozenset("*?[")
-_PARAMETERS = re.compile(r"\(.*", re.DOTALL)
+# Spelled out in no mangled name: `St` stands for std, `aS` for operator=, `PKc` for const char *.
+# fmt: off
+_CODED = frozenset(
+    {"std", "operator", "const", "volatile", "unsigned", "signed", "char", "short", "int", "long",
+     "float", "double", "bool", "void", "string", "basic_string", "allocator", "char_traits",
+     "basic_ostream", "basic_istream", "basic_iostream", "anonymous", "namespace", "true", "false"}
+)
+# fmt: on
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A symbol that a pattern means.
-
-    `kind`: function; ifunc, whose address is the resolver's and is called once; data; imported,
-    which is defined in another file.
-    """
-
-    symbol: Symbol
-    kind: Kind
-    table: str
-
-
-class SymbolTable:
-    """One symbol table of a file: names, kinds, addresses. Raises ElfError."""
-
-    def __init__(self, image: Image, section: str) -> None:
-        found = image.sections.get(section)
-        raw = image.content(section)
-        self.section = section
-        self._symbols = np.frombuffer(raw, SYMBOL, count=len(raw) // SYMBOL.itemsize)
-        self._strings = image.content(found.link) if found else b""
-        self._names = self._symbols["name"]
-
-    def __len__(self) -> int:
-        return len(self._symbols)
-
-    def exact(self, name: str) -> Iterator[Match]:
-        """The symbols of this name, whatever their version."""
-        # A linker may make one name the tail of another's string: every occurrence counts.
-        for end in (b"\0", b"@"):
-            needle = name.encode() + end
-            at = self._strings.find(needle)
-            while at >= 0:
-                yield from self._at(np.flatnonzero(self._names == at))
-                at = self._strings.find(needle, at + 1)
-
-    def glob(self, pattern: str) -> Iterator[Match]:
-        """The symbols whose ELF name fits a glob."""
-        text = fnmatch.translate(pattern).replace("\\Z", "").replace("\\z", "")
-        shape = re.compile(text.replace(".*", "[^\0]*").encode() + rb"\0")
-        fits = [shape.match(self._strings, start) is not None for start in self._names.tolist()]
-        yield from self._at(np.flatnonzero(fits))
-
-    def with_words(self, words: list[str]) -> Iterator[Match]:
-        """The symbols whose ELF name has every one of these identifiers in it."""
-        needles = [word.encode() for word in words]
-        for row, start in enumerate(self._names.tolist()):
-            text = self._strings[start : self._strings.find(b"\0", start)]
-            if text and all(needle in text for needle in needles):
-                yield from self._at(np.array([row]))
-
-    def _at(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Iterator[Match]:
-        for row in rows.tolist():
-            symbol = self._symbols[row]
-            kind = _kind(int(symbol["info"]) & 0xF, int(symbol["section"]))
-            if kind is not None:
-                start = int(symbol["name"])
-                text = self._strings[start : self._strings.find(b"\0", start)]
-                name = text.decode("utf-8", "replace").partition("@")[0]
-                place = int(symbol["value"]), int(symbol["size"])
-                yield Match(Symbol(*place, name, demangle(name)), kind, self.section)
-
-
-def _kind(kind: int, section: int) -> Kind | None:
-    if kind not in {STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC}:
-        return None
-    if section == 0:
-        return "imported"
-    if kind == STT_OBJECT:
-        return "data"
-    if kind == STT_GNU_IFUNC:
-        return "ifunc"
-    return "function" if kind == STT_FUNC else None
+def is_glob(pattern: str) -> bool:
+    """Whether a pattern has a wildcard."""
+    return not _GLOB.isdisjoint(pattern)
 
 
 def match(image: Image, pattern: str) -> tuple[Match, ...]:
     """Everything that a pattern means, functions first, each address once.
 
     Parts that the compiler split off (`.cold`) are left out. The exported symbols are asked before
-    .symtab. Raises ElfError.
+    .symtab. Raises ElfError, VaguePatternError.
     """
     others: tuple[Match, ...] = ()
     for section in TABLES:
+        if section not in image.sections:
+            continue
         table = SymbolTable(image, section)
-        found = _once(each for each in _search(image, table, pattern) if not each.symbol.cold)
+        found = once(each for each in _search(image, table, pattern) if not each.symbol.cold)
         if any(each.kind == "function" for each in found):
             return found
         others = others or found
     return others
 
 
-def _once(matches: Iterator[Match]) -> tuple[Match, ...]:
+def once(matches: Iterable[Match]) -> tuple[Match, ...]:
+    """Functions first, by address; of several names of an address the first in the alphabet."""
     ordered = sorted(matches, key=lambda each: (each.kind != "function", each.symbol))
     first: dict[tuple[int, str], Match] = {}
     for each in ordered:
+        # What is imported has no address.
         first.setdefault((each.symbol.address, each.symbol.name * (each.kind == "imported")), each)
     return tuple(first.values())
 
 
+def spelled_words(pattern: str) -> list[str]:
+    """The identifiers of a pattern that stand in every mangled name it means."""
+    text = re.sub(r"\[[^\]]*\]?", "*", pattern)
+    # Next to a wildcard a word may be a part of an identifier, which is spelled out all the same.
+    return [word for word in re.findall(r"\w+", text) if word not in _CODED]
+
+
+def without_parameters(demangled: str) -> str:
+    """`f(int)::{lambda()#1}::operator()() const` up to its last parameter list: all but that."""
+    text = re.sub(r"( const| volatile| &&?| \[clone [^\]]*\]|\[abi:\w+\])+$", "", demangled)
+    if not text.endswith(")"):
+        return text
+    depth = 0
+    for place in range(len(text) - 1, -1, -1):
+        depth += (text[place] == ")") - (text[place] == "(")
+        if depth == 0:
+            return text[:place]
+    return text
+
+
 def _search(image: Image, table: SymbolTable, pattern: str) -> Iterator[Match]:
-    globbed = not _GLOB.isdisjoint(pattern)
     if "::" in pattern:
-        if globbed:
-            yield from _demangled(table, pattern)
+        if is_glob(pattern):
+            yield from demangled_glob(table, pattern)
         else:
             yield from _named(image, table, pattern)
-    elif globbed:
+    elif is_glob(pattern):
         yield from table.glob(pattern)
     else:
         exact = tuple(table.exact(pattern))
         yield from exact or _named(image, table, pattern)
 
 
+class VaguePatternError(StallwatchError):
+    """A glob over demangled names would have too many of them demangled."""
+
+
+def demangled_glob(table: SymbolTable, pattern: str) -> Iterator[Match]:
+    """The symbols whose demangled name without parameters fits a glob.
+
+    Raises VaguePatternError.
+    """
+    shape = re.compile(fnmatch.translate(pattern))
+    rows = table.rows_with(spelled_words(pattern))
+    if len(rows) > MAX_DEMANGLED:
+        raise VaguePatternError(f"{pattern} may mean any of {len(rows)} symbols")
+    for row in rows:
+        each = table.at(row)
+        if shape.match(without_parameters(each.symbol.demangled)):
+            yield each
+
+
 def _named(image: Image, table: SymbolTable, name: str) -> Iterator[Match]:
     for symbol in find_functions(image, name, (table.section,)):
         yield Match(symbol, "function", table.section)
-
-
-def _demangled(table: SymbolTable, pattern: str) -> Iterator[Match]:
-    words = re.findall(r"\w+", re.sub(r"\[[^\]]*\]?|\w*[*?]\w*", " ", pattern))
-    shape = re.compile(fnmatch.translate(pattern))
-    for each in table.with_words(words):
-        if shape.match(_PARAMETERS.sub("", each.symbol.demangled)):
-            yield each

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from probes.elf.exits import find_exits
-from probes.functions.matching import match
+from probes.functions.matching import VaguePatternError, match
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from probes.elf.image import Image
     from probes.functions.function import Function
-    from probes.functions.matching import Match
+    from probes.functions.table import Match
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,12 @@ class Places:
 
 def find_places(image: Image, function: Function) -> Places:
     """Look a function up in a file. Raises ElfError for a broken file."""
-    matches = {each.symbol.address: each for pattern in function.symbols
-               for each in match(image, pattern)}  # fmt: skip
+    matches: dict[int, Match] = {}
+    try:
+        for pattern in function.symbols:
+            matches.update((each.symbol.address, each) for each in match(image, pattern))
+    except VaguePatternError as error:
+        return Places((), "too_many_functions", str(error), "name them more closely")
     functions = sorted((m for m in matches.values() if m.kind == "function"), key=_by_address)
     if not functions:
         return Places((), *_absence(function, list(matches.values())))

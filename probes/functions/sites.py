@@ -13,7 +13,7 @@ from probes.bpf.errors import UnavailableError
 from probes.elf.image import ElfError
 from probes.functions.detaching import Detacher
 from probes.functions.places import find_places
-from probes.libraries.maps import FileKey, Mapped, open_mapped
+from probes.libraries.maps import FileKey, LibraryNames, Mapped, open_mapped
 from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class FunctionSites:
     ) -> None:
         self._bpf = bpf
         self._functions = {function.name: function for function in functions}
+        self._libraries = {f.name: LibraryNames(f.library) for f in functions}
         self._max_files = max_files
         self._max_attachments = max_attachments
         self._files: dict[FileKey, File] = {}
@@ -137,7 +138,7 @@ class FunctionSites:
 
     def attach(self, mapped: Mapped) -> None:
         """Probe a file that got its first user; what goes wrong is kept for `status`."""
-        names = [n for n, f in self._functions.items() if mapped.name.startswith(f.library)]
+        names = [n for n, of in self._libraries.items() if of.match(mapped.name)]
         if mapped.key in self._files or not names:
             return
         file = self._files[mapped.key] = File(mapped.key, mapped.path)
