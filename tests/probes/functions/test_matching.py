@@ -107,7 +107,7 @@ def test_two_patterns_for_one_address_are_one_place(image: Image) -> None:
         ("main", "main"),
         ("a::b(int, (c)2)", "a::b"),
         ("a::b(int) const", "a::b"),
-        ("a::b(int)::{lambda(int)#1}::operator()(int) const", "a::b(int)::{lambda(int)#1}::operator()"),
+        ("f(int)::{lambda(int)#1}::operator()(int) const", "f(int)::{lambda(int)#1}::operator()"),
         ("a::b[abi:cxx11](int)", "a::b[abi:cxx11]"),
         ("f(int) [clone .isra.0]", "f"),
     ],
