@@ -2,112 +2,54 @@
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from engine.readings import Count, Level
+from probes.torch_step.thread import NO_STEPS, NO_WAITS, Steps, ThreadState
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from engine.readings import Pairs, Process, Reading
-
-NANOSECONDS = 1e9
-WAIT_LABELS: Pairs = (("lib", "torch"), ("op", "finalize_backward"))
-COUNTERS: tuple[tuple[str, Pairs], ...] = (
-    ("steps_total", ()),
-    ("comm_wait_seconds_total", WAIT_LABELS),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadState:
-    """`struct thread` of program.bpf.c: counts, and times in nanoseconds of CLOCK_MONOTONIC."""
-
-    hits: int = 0
-    steps: int = 0
-    timed: int = 0
-    step_ns: int = 0
-    step_wait_ns: int = 0
-    wait_ns: int = 0
-    abandoned: int = 0
-    open_since: int = 0
-    last_exit: int = 0
-
-    @classmethod
-    def decode(cls, value: bytes) -> ThreadState:
-        """From the map's bytes."""
-        return cls(*struct.unpack(f"={len(fields(cls))}Q", value))
-
-    def waited(self, now: int) -> int:
-        """Nanoseconds waited until `now`, the open wait included."""
-        return self.wait_ns + (max(0, now - self.open_since) if self.open_since else 0)
-
-
-def decode_key(key: bytes) -> tuple[int, int]:
-    """(pid, tid) of bpf_get_current_pid_tgid()."""
-    (both,) = struct.unpack("=Q", key)
-    return both >> 32, both & 0xFFFFFFFF
-
-
-def encode_key(pid: int, tid: int) -> bytes:
-    """The key of a thread's record."""
-    return struct.pack("=Q", pid << 32 | tid)
+    from probes.torch_step.thread import Nanoseconds
 
 
 @dataclass(slots=True)
 class Interval:
-    """What a process did since the last look."""
+    """What a process did since the last look.
+
+    `op_ns`: waited, by place in OPERATIONS; its sum is never more than the time that passed.
+    """
 
     hits: int = 0
-    steps: int = 0
-    timed: int = 0
-    step_ns: int = 0
-    step_wait_ns: int = 0
-    wait_ns: int = 0
+    backwards: int = 0
+    op_ns: tuple[Nanoseconds, ...] = NO_WAITS
+    steps: tuple[Steps, ...] = NO_STEPS
 
-    def readings(self, process: Process | None) -> Iterator[Reading]:
-        """Counters; the first carries the weight of every hit. None: an owner never seen."""
-        if self.hits:
-            yield Count("steps_total", process, float(self.steps), weight=self.hits)
-        if self.wait_ns:
-            seconds = self.wait_ns / NANOSECONDS
-            yield Count("comm_wait_seconds_total", process, seconds, WAIT_LABELS)
+    @property
+    def wait_ns(self) -> Nanoseconds:
+        """Waited, in any operation."""
+        return sum(self.op_ns)
 
-    def levels(self, process: Process, length_ns: int, *, waits: bool = True) -> Iterator[Reading]:
-        """Gauges over an interval of `length_ns`; those of steps only if a step was completed.
-
-        `waits` False: only steps can be seen, and a ratio of 0 would be a claim.
-        """
-        if waits:
-            yield Level("comm_wait_ratio", process, ratio(self.wait_ns, length_ns))
-        if self.timed:
-            yield Level("step_time_seconds", process, self.step_ns / self.timed / NANOSECONDS)
-            if waits:
-                share = ratio(self.step_wait_ns, self.step_ns)
-                yield Level("step_comm_wait_ratio", process, share)
-
-
-def ratio(part: int, whole: int) -> float:
-    """part/whole within [0, 1]."""
-    return min(1.0, part / whole) if whole > 0 else 0.0
+    def bound(self, longest: Nanoseconds) -> None:
+        """Scale the waits so that they are `longest` together, if they are more."""
+        total = self.wait_ns
+        if total > longest:
+            self.op_ns = tuple(part * longest // total for part in self.op_ns)
 
 
 class Accounts:
     """The last seen state of every thread.
 
-    Sums of one thread cannot overlap. Threads of one process that wait at the same time would count
-    twice, so that a process' wait is bounded by the time that passed.
+    Waits of one thread do not overlap: the kernel times the outermost only. Threads of one process
+    that wait at the same time would count twice, so that a process' wait is bounded by the time
+    that passed.
     """
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], ThreadState] = {}
-        self._waited: dict[tuple[int, int], int] = {}
-        self._settled: dict[int, int] = {}
+        self._waited: dict[tuple[int, int], tuple[Nanoseconds, ...]] = {}
+        self._settled: dict[int, Nanoseconds] = {}
         self.abandoned_total = 0
 
-    def open_process(self, pid: int, now: int) -> None:
+    def open_process(self, pid: int, now: Nanoseconds) -> None:
         """A process is watched from now on."""
         self._settled.setdefault(pid, now)
 
@@ -115,12 +57,12 @@ class Accounts:
         """A process ended; its threads were closed."""
         self._settled.pop(pid, None)
 
-    def length(self, pid: int, now: int) -> int:
-        """Nanoseconds since the process was settled last."""
+    def length(self, pid: int, now: Nanoseconds) -> Nanoseconds:
+        """Since the process was settled last."""
         return now - self._settled.get(pid, now)
 
     def settle(
-        self, pid: int, threads: dict[int, ThreadState], ended: frozenset[int], now: int
+        self, pid: int, threads: dict[int, ThreadState], ended: frozenset[int], now: Nanoseconds
     ) -> Interval:
         """What the process did since its last settlement.
 
@@ -134,23 +76,28 @@ class Accounts:
                 self._seen.pop((pid, tid), None)
                 self._waited.pop((pid, tid), None)
         if len(threads) > 1 and pid in self._settled:
-            interval.wait_ns = min(interval.wait_ns, self.length(pid, now))
+            interval.bound(self.length(pid, now))
         if pid in self._settled:
             self._settled[pid] = now
         return interval
 
     def _add(
-        self, interval: Interval, key: tuple[int, int], state: ThreadState, now: int | None
+        self, interval: Interval, key: tuple[int, int], state: ThreadState, now: Nanoseconds | None
     ) -> None:
         before = self._seen.get(key, ThreadState())
         interval.hits += state.hits - before.hits
-        interval.steps += state.steps - before.steps
-        interval.timed += state.timed - before.timed
-        interval.step_ns += state.step_ns - before.step_ns
-        interval.step_wait_ns += state.step_wait_ns - before.step_wait_ns
+        interval.backwards += state.backwards - before.backwards
+        interval.steps = tuple(
+            total + (new - old)
+            for total, new, old in zip(interval.steps, state.steps, before.steps, strict=True)
+        )
         self.abandoned_total += state.abandoned - before.abandoned
         # A read that raced with an exit may show less than the last one did; it catches up.
-        counted = self._waited.get(key, 0)
-        waited = max(counted, state.wait_ns if now is None else state.waited(now))
-        interval.wait_ns += waited - counted
+        counted = self._waited.get(key, NO_WAITS)
+        seen = state.op_ns if now is None else state.waited(now)
+        waited = tuple(map(max, counted, seen))
+        interval.op_ns = tuple(
+            total + new - old
+            for total, new, old in zip(interval.op_ns, waited, counted, strict=True)
+        )
         self._seen[key], self._waited[key] = state, waited

@@ -1,41 +1,47 @@
-"""`steps_total`, `step_time_seconds`, `comm_wait_ratio` and friends of PyTorch DDP jobs.
+"""`steps_total`, `step_time_seconds`, `comm_wait_ratio` and friends of PyTorch jobs.
 
-Source: uprobes at entry and exits of c10d::Reducer::finalize_backward in every libtorch_cpu.so that
-a process maps. See README.md for what they mean with Gloo and with NCCL.
+Source: uprobes on what libtorch_cpu.so exports: the end of DDP's backward pass, c10d's waits,
+backward passes, and the named ranges that optimizers open. See README.md for what they mean with
+Gloo and with NCCL, and for the marker that any other job may call.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from engine.config.model import NoSettings
 from engine.readings import Gone, ProbeStatus, Produced, Watched
 from probes.bpf.accounting import account
 from probes.bpf.errors import UnavailableError
 from probes.bpf.loader import BpfObject, ProgramType, load
 from probes.bpf.trial import try_uprobe
+from probes.functions.sites import FunctionSites
 from probes.libraries.shared import Changes, Subscription, subscribe
-from probes.torch_step.accounts import COUNTERS, Accounts, ThreadState, decode_key, encode_key
-from probes.torch_step.sites import Sites
+from probes.torch_step import report
+from probes.torch_step.accounts import Accounts
+from probes.torch_step.collectives import Rhythms
+from probes.torch_step.functions import FINALIZE, TORCH, functions
+from probes.torch_step.settings import StepSettings
+from probes.torch_step.thread import Collective, ThreadState, decode_key, encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from engine.readings import ProbeOptions, Process, Reading
+    from probes.bpf.events import EventReader
 
-LIBRARY = "libtorch_cpu.so"
-FUNCTION = "c10d::Reducer::finalize_backward"
 SOURCE = Path(__file__).with_name("program.bpf.c")
-PROGRAMS = ("enter", "leave", "mark")
+STREAMS = ("", "collectives")
+LOSSES = (("", "map_full"), ("collectives", "ring_full"))
 
 
 class TorchStepProbe:
     """See the module. One thread uses it."""
 
     name = "torch_step"
-    Config: ClassVar[type[NoSettings]] = NoSettings
+    Config: ClassVar[type[StepSettings]] = StepSettings
 
     def __init__(self) -> None:
         self._bpf: BpfObject | None = None
@@ -44,39 +50,58 @@ class TorchStepProbe:
         self._off = ProbeStatus(self.name, "off", "not_started")
 
     def start(self, options: ProbeOptions, emit: Callable[[Reading], None]) -> ProbeStatus:
-        """Load, and attach to every libtorch that is mapped now; `options` are not used."""
-        del options
+        """Load, and attach to every library that is mapped now."""
         self._emit = emit
+        self._settings = StepSettings.model_validate(options.settings)
         self._accounts = Accounts()
+        self._source = report.StepSource(self._settings.steps_from)
+        self._rhythms = Rhythms(self._settings.period_window)
+        wanted = functions(self._settings.marker_libraries)
+        programs = {
+            name for each in wanted for name in (each.enter, each.leave, each.mark) if name
+        }
         try:
-            self._bpf = load(SOURCE, dict.fromkeys(PROGRAMS, ProgramType.UPROBE))
+            self._bpf = self._load()
             # Without a job there is nothing to attach to yet; that it will be refused shows now.
-            try_uprobe(self._bpf, "mark")
+            try_uprobe(self._bpf, "mark_wait")
+            self._ring: EventReader = self._bpf.events(
+                "collectives", self._settings.collectives_pages
+            )
         except UnavailableError as error:
             self.stop()
             self._off = error.status(self.name)
             return self._off
-        self._sites = Sites(self._bpf, FUNCTION)
-        self._watch = subscribe(LIBRARY)
+        self._sites = FunctionSites(self._bpf, wanted, max_files=self._settings.files_limit)
+        self._watch = subscribe(*dict.fromkeys(each.library for each in wanted))
         self.poll()
         return self.status()
+
+    def _load(self) -> BpfObject:
+        defines: dict[str, int | str] = {
+            "MAX_THREADS": self._settings.threads_limit,
+            "COLLECTIVE_PAGES": self._settings.collectives_pages,
+        }
+        return load(SOURCE, dict.fromkeys(sorted(self._programs), ProgramType.UPROBE), defines)
 
     def poll(self) -> None:
         """Attach to libraries that appeared, let go of those that nobody maps."""
         if self._watch is not None:
+            self._sites.advance()
             self._apply(self._watch, self._watch.poll())
+            self._drain(self._watch)
 
     def produced(self) -> Produced:
-        """Entries and exits that the kernel saw."""
+        """Entries and exits that the kernel saw, and collectives."""
         if self._bpf is None:
             return Produced(self.name)
-        return account(self.name, self._bpf, ("",), (("", "map_full"),))
+        return account(self.name, self._bpf, STREAMS, LOSSES)
 
     def collect(self) -> None:
         """Emit what every watched process did since the last call."""
         watch = self._watch
         if watch is None:
             return
+        self._drain(watch)
         # Before the map is read: a wait that begins in between is then zero, never negative.
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         threads = self._read()
@@ -92,6 +117,7 @@ class TorchStepProbe:
                 self._settle(watch, owner, orphans, now)
             else:
                 self._close(pid, watch.parent(pid), orphans, now)
+        self._tell_periods(watch)
 
     def status(self) -> ProbeStatus:
         """The present state."""
@@ -109,16 +135,16 @@ class TorchStepProbe:
 
     def stop(self) -> None:
         """Detach."""
-        for part in (self._bpf, self._watch):
-            if part is not None:
-                part.close()
+        if self._watch is not None:
+            self._watch.close()
+            self._sites.close()
         if self._bpf is not None:
+            self._bpf.close()
             self._off = ProbeStatus(self.name, "off", "stopped", "the agent is stopping")
         self._bpf = self._watch = None
 
     def _detail(self, watch: Subscription) -> str:
-        count = len(watch.processes)
-        detail = f"processes: {count}, files of {LIBRARY}: {self._sites.count}"
+        detail = f"processes: {len(watch.processes)}, files: {self._sites.count}"
         if self._accounts.abandoned_total:
             detail += f", entries that had no exit: {self._accounts.abandoned_total}"
         if watch.unreadable:
@@ -136,10 +162,16 @@ class TorchStepProbe:
             self._emit(Gone(process))
         for process in changes.joined:
             self._accounts.open_process(process.pid, now)
-            waits = self._sites.sees_waits(watch.files(process))
-            self._emit(Watched(process, COUNTERS if waits else COUNTERS[:1], LIBRARY))
+            waits = self._sees_waits(watch, process)
+            counters = report.COUNTERS if waits else report.STEP_COUNTERS
+            self._emit(Watched(process, counters, TORCH))
         for key in changes.vanished:
             self._sites.detach(key)
+
+    def _sees_waits(self, watch: Subscription, process: Process) -> bool:
+        """Whether entry and exits of what waits are probed; of an unknown process, maybe."""
+        files = watch.files(process)
+        return not files or any(self._sites.timed(key, FINALIZE) for key in files)
 
     def _settle(
         self, watch: Subscription, process: Process, threads: dict[int, ThreadState], now: int
@@ -148,9 +180,12 @@ class TorchStepProbe:
         ended = frozenset(threads.keys() - watch.threads(process)) if threads else frozenset()
         interval = self._accounts.settle(process.pid, threads, ended, now)
         self._forget(process.pid, ended)
-        waits = self._sites.sees_waits(watch.files(process))
-        levels = interval.levels(process, length, waits=waits)
-        for reading in (*interval.readings(process), *levels):
+        source = self._source.of(process.pid, interval.steps)
+        waits = self._sees_waits(watch, process)
+        for reading in (
+            *report.counts(interval, process, source),
+            *report.levels(interval, process, length, source, waits=waits),
+        ):
             self._emit(reading)
 
     def _close(
@@ -159,8 +194,31 @@ class TorchStepProbe:
         interval = self._accounts.settle(pid, threads, frozenset(threads), now)
         self._accounts.close_process(pid)
         self._forget(pid, threads)
-        for reading in interval.readings(process):
+        source = self._source.of(pid, interval.steps)
+        for reading in report.counts(interval, process, source):
             self._emit(reading)
+        self._source.forget(pid)
+        self._rhythms.forget(pid)
+
+    def _drain(self, watch: Subscription) -> None:
+        """Take in the collectives that were issued."""
+        found = [Collective.decode(record) for record in self._ring.drain()]
+        if self._settings.period:
+            self._rhythms.add(each for each in found if not self._source.known(each.pid))
+        owners = {process.pid: process for process in watch.processes}
+        for (pid, operation), count in Counter((c.pid, c.operation) for c in found).items():
+            owner = owners.get(pid) or watch.identify(pid)
+            self._emit(report.collectives(owner, operation, count))
+
+    def _tell_periods(self, watch: Subscription) -> None:
+        if not self._settings.period:
+            return
+        unmarked = [each for each in watch.processes if not self._source.known(each.pid)]
+        self._rhythms.search(unmarked)
+        for process in unmarked:
+            period = self._rhythms.period(process)
+            for reading in report.period_levels(period, process) if period else ():
+                self._emit(reading)
 
     def _read(self) -> dict[int, dict[int, ThreadState]]:
         threads: dict[int, dict[int, ThreadState]] = {}

@@ -1,122 +1,357 @@
 /*
- * Follows c10d::Reducer::finalize_backward, the last thing of a DistributedDataParallel backward
- * pass: it waits until all gradients are reduced. Its return ends a step; with Gloo its duration is
- * the wait that no compute hides.
+ * Follows what marks the steps of a PyTorch job, and what blocks its threads for other ranks. All of
+ * it is exported by libtorch_cpu.so, whatever the device.
+ *
+ *   c10d::Reducer::finalize_backward       ends the backward pass of DistributedDataParallel, and waits
+ *                                          until all gradients are reduced
+ *   c10d::Work::wait and its like          waits for one collective, on the thread that asks for it:
+ *                                          FSDP, dist.all_reduce, dist.barrier
+ *   torch::autograd::Engine::execute       one backward pass
+ *   torch::autograd::profiler::record_function_enter_new
+ *                                          opens a named range: each step of a torch.optim optimizer
+ *                                          is one, and so is the step marker of a job
+ *   c10d::ProcessGroupGloo::AsyncWork::AsyncWork
+ *                                          one for each collective on Gloo
  *
  * Exits are probed at their instructions. No return probe: a C++ exception cannot unwind through
- * its trampoline. An entry that an exception left stays open until the thread enters again.
+ * its trampoline.
  *
- * Why this function: it is exported, it is the one place where a rank is known to wait for others,
- * and it is called once a step, so that two traps a step are the whole cost. Kernel 4.17 (the uprobe
- * PMU; tracefs before and where the PMU is refused). Needs CAP_SYS_ADMIN.
+ * Waits nest (a reducer may wait for a collective) and count once: only the outermost call of a thread
+ * is timed. It is known by its stack pointer, which at an exit instruction points where it
+ * pointed at the entry. A frame that lies above a later one is alive; one that lies at the same
+ * place or below has been left by an exception, and its wait ends there, as abandoned.
+ *
+ * Why these functions: they are called a few times a step, a few hundred times by FSDP. Kernel 4.17
+ * (the uprobe PMU; tracefs before and where the PMU is refused), with a ring buffer 5.8. Needs
+ * CAP_SYS_ADMIN.
  *
  * One record per thread, written by that thread alone, so nothing needs to be atomic. All sums only
  * grow; the reader takes differences and never deletes the record of a living thread.
  */
 
-/* Threads that ran a backward pass and live: one per rank, so 4,096 are far above any node. 80 B
- * each. When full, the hit is lost and counted. */
-struct thread {
-	u64 hits;         /* entries and exits seen */
-	u64 steps;        /* exits */
-	u64 timed;        /* steps with a known start */
-	u64 step_ns;      /* of timed steps, exit to exit */
-	u64 step_wait_ns; /* of timed steps, entry to exit */
-	u64 wait_ns;      /* closed waits */
-	u64 abandoned;    /* entries with no exit */
-	u64 open_since;   /* 0: not inside; CLOCK_MONOTONIC */
-	u64 last_exit;
+/* Threads that hit a probe and live: a few per rank, so 4,096 are far above any node. 288 B each.
+ * When full, the hit is lost and counted. */
+#ifndef MAX_THREADS
+#define MAX_THREADS 4096
+#endif
+/* Collectives between two polls half a second apart: 24 B each, its header included, so that 64 pages
+ * hold 10,900, of 64 ranks 170 each. What does not fit is counted; the period is found all the same. */
+#ifndef COLLECTIVE_PAGES
+#define COLLECTIVE_PAGES 64
+#endif
+
+enum op { FINALIZE_BACKWARD, WAIT, SEND, RECV, MONITORED_BARRIER, OPS = 8 };
+enum mark { MARKER, DDP, OPTIMIZER, MARKS };
+enum stream { HITS, COLLECTIVES, STREAMS };
+enum reason { MAP_FULL, RING_FULL, REASONS };
+
+/* The steps that one kind of mark tells, of one thread. */
+struct steps {
+	u64 marks;
+	u64 timed;       /* steps with a known start */
+	u64 span_ns;     /* of timed steps, mark to mark */
+	u64 wait_ns;     /* of timed steps, spent in waits */
+	u64 last;        /* CLOCK_MONOTONIC; 0: no mark yet */
+	u64 wait_before; /* all waits up to it */
 };
 
-SW_HASH(threads, u64, struct thread, 4096);
-SW_COUNTERS(1, 1);
+struct thread {
+	u64 hits;        /* counted as produced */
+	u64 abandoned;   /* entries with no exit */
+	u64 open_since;  /* the outermost wait; 0: not inside; CLOCK_MONOTONIC */
+	u64 open_sp;
+	u64 open_op;
+	u64 wait_ns;     /* closed waits */
+	u64 op_ns[OPS];  /* the same, by operation */
+	u64 backwards;   /* outermost entries */
+	u64 backward_sp; /* 0: not inside */
+	u64 ranges;      /* opened under other names */
+	u64 finalizing;  /* 1: inside finalize_backward */
+	struct steps steps[MARKS];
+};
 
-/* A thread's first hit; lost where there is no room for its record. */
-static inline void begin(u64 *key, struct thread *fresh)
-{
-	fresh->hits = 1;
-	if (sw_update(threads, key, fresh))
-		sw_count(sw_lost, 0);
-}
+struct collective {
+	u64 time;
+	u32 tgid;
+	u32 symbol;
+};
 
-int enter(struct pt_regs *ctx)
+SW_HASH(threads, u64, struct thread, MAX_THREADS);
+/* Never written: what a record begins as. */
+SW_ARRAY(fresh_thread, struct thread, 1);
+SW_EVENTS(collectives, COLLECTIVE_PAGES);
+SW_COUNTERS(STREAMS, REASONS);
+
+/* A range so soon after the last one is the same: the file is attached under two names, as overlay
+ * mounts show one. */
+#define SAME_RANGE_NS 10000
+/* "Optimizer.step#" and "stallwatch.step", in words of eight bytes. */
+#define OPTIMIZER_1 0x657a696d6974704fULL
+#define OPTIMIZER_2 0x0023706574732e72ULL
+#define MARKER_1 0x7461776c6c617473ULL
+#define MARKER_2 0x00706574732e6863ULL
+#define FIFTEEN 0x00ffffffffffffffULL
+
+static __always_inline struct thread *thread_of(void)
 {
 	u64 key = bpf_get_current_pid_tgid();
-	u64 now = bpf_ktime_get_ns();
-	struct thread fresh = {};
-	struct thread *thread;
+	struct thread *thread = sw_lookup(threads, &key), *fresh;
+	u32 first = 0;
 
-	sw_count(sw_produced, 0);
-	thread = sw_lookup(threads, &key);
-	if (!thread) {
-		fresh.open_since = now;
-		begin(&key, &fresh);
-		return 0;
+	if (thread)
+		return thread;
+	fresh = sw_lookup(fresh_thread, &first);
+	if (fresh)
+		sw_insert(threads, &key, fresh);
+	return sw_lookup(threads, &key);
+}
+
+/* The present thread, for a hit; 0 where there is no room. */
+static __always_inline struct thread *hit(void)
+{
+	struct thread *thread = thread_of();
+
+	sw_count(sw_produced, HITS);
+	if (thread)
+		thread->hits += 1;
+	else
+		sw_count(sw_lost, MAP_FULL);
+	return thread;
+}
+
+/* The outermost wait is over. Closed before it is added: a reader in between sees too little, and
+ * mends it next time. */
+static __always_inline void close_wait(struct thread *thread, u64 now)
+{
+	u64 wait = now - thread->open_since;
+
+	thread->open_since = 0;
+	thread->wait_ns += wait;
+	thread->op_ns[thread->open_op & (OPS - 1)] += wait;
+}
+
+static __always_inline void mark_step(struct thread *thread, u32 mark, u64 now)
+{
+	struct steps *steps = &thread->steps[mark];
+
+	if (steps->last) {
+		steps->timed += 1;
+		steps->span_ns += now - steps->last;
+		steps->wait_ns += thread->wait_ns - steps->wait_before;
 	}
-	thread->hits += 1;
+	steps->marks += 1;
+	steps->last = now;
+	steps->wait_before = thread->wait_ns;
+}
+
+/* Both return the thread, for what else the call means. */
+static __always_inline struct thread *enter_wait_of(struct pt_regs *ctx, u32 op)
+{
+	u64 sp = SW_STACK_POINTER(ctx), now = bpf_ktime_get_ns();
+	struct thread *thread = hit();
+
+	if (!thread)
+		return 0;
 	if (thread->open_since) {
-		thread->wait_ns += now - thread->open_since;
+		if (sp < thread->open_sp)
+			return thread;
+		close_wait(thread, now);
 		thread->abandoned += 1;
 	}
+	thread->open_sp = sp;
+	thread->open_op = op;
 	thread->open_since = now;
+	return thread;
+}
+
+static __always_inline struct thread *leave_wait_of(struct pt_regs *ctx, u64 now)
+{
+	u64 sp = SW_STACK_POINTER(ctx);
+	struct thread *thread = hit();
+
+	if (thread && thread->open_since && sp >= thread->open_sp) {
+		if (sp > thread->open_sp)
+			thread->abandoned += 1;
+		close_wait(thread, now);
+	}
+	return thread;
+}
+
+int enter_finalize(struct pt_regs *ctx)
+{
+	struct thread *thread = enter_wait_of(ctx, FINALIZE_BACKWARD);
+
+	if (thread)
+		thread->finalizing = 1;
 	return 0;
 }
 
-int leave(struct pt_regs *ctx)
+int leave_finalize(struct pt_regs *ctx)
 {
-	u64 key = bpf_get_current_pid_tgid();
 	u64 now = bpf_ktime_get_ns();
-	struct thread fresh = {};
-	struct thread *thread;
-	u64 wait;
+	struct thread *thread = leave_wait_of(ctx, now);
 
-	sw_count(sw_produced, 0);
-	thread = sw_lookup(threads, &key);
-	if (!thread) {
-		/* Attached in the middle of a call: the step ends here, its wait is unknown. */
-		fresh.steps = 1;
-		fresh.last_exit = now;
-		begin(&key, &fresh);
+	/* Not inside, and it has been before: the same file is attached under a second name (overlay
+	 * mounts). A first exit without an entry was probed in mid-call. */
+	if (!thread || (!thread->finalizing && thread->steps[DDP].marks))
 		return 0;
-	}
-	thread->hits += 1;
-	/* Not inside: the same file is attached under a second name (overlay mounts). */
-	if (!thread->open_since)
-		return 0;
-	wait = now - thread->open_since;
-	/* Closed before it is added: a reader in between sees too little and mends it next time. */
-	thread->open_since = 0;
-	thread->wait_ns += wait;
-	if (thread->last_exit) {
-		thread->step_ns += now - thread->last_exit;
-		thread->step_wait_ns += wait;
-		thread->timed += 1;
-	}
-	thread->last_exit = now;
-	thread->steps += 1;
+	thread->finalizing = 0;
+	mark_step(thread, DDP, now);
 	return 0;
 }
 
 /* For a build whose exits cannot be found: the entry alone marks the step, and no wait is known. */
-int mark(struct pt_regs *ctx)
+int mark_finalize(struct pt_regs *ctx)
 {
-	u64 key = bpf_get_current_pid_tgid();
-	u64 now = bpf_ktime_get_ns();
-	struct thread fresh = {};
-	struct thread *thread;
+	struct thread *thread = hit();
 
-	sw_count(sw_produced, 0);
-	thread = sw_lookup(threads, &key);
-	if (!thread) {
-		fresh.steps = 1;
-		fresh.last_exit = now;
-		begin(&key, &fresh);
+	if (thread)
+		mark_step(thread, DDP, bpf_ktime_get_ns());
+	return 0;
+}
+
+int enter_wait(struct pt_regs *ctx)
+{
+	enter_wait_of(ctx, WAIT);
+	return 0;
+}
+
+int enter_send(struct pt_regs *ctx)
+{
+	enter_wait_of(ctx, SEND);
+	return 0;
+}
+
+int enter_recv(struct pt_regs *ctx)
+{
+	enter_wait_of(ctx, RECV);
+	return 0;
+}
+
+int enter_barrier(struct pt_regs *ctx)
+{
+	enter_wait_of(ctx, MONITORED_BARRIER);
+	return 0;
+}
+
+/* For a build whose exits cannot be found: no wait is known. */
+int mark_wait(struct pt_regs *ctx)
+{
+	hit();
+	return 0;
+}
+
+int leave_wait(struct pt_regs *ctx)
+{
+	leave_wait_of(ctx, bpf_ktime_get_ns());
+	return 0;
+}
+
+/* A checkpointed segment runs a backward pass inside the backward pass; it is not one of its own. */
+int enter_backward(struct pt_regs *ctx)
+{
+	u64 sp = SW_STACK_POINTER(ctx);
+	struct thread *thread = hit();
+
+	if (!thread || (thread->backward_sp && sp < thread->backward_sp))
+		return 0;
+	thread->backwards += 1;
+	thread->backward_sp = sp;
+	return 0;
+}
+
+int mark_backward(struct pt_regs *ctx)
+{
+	struct thread *thread = hit();
+
+	if (thread)
+		thread->backwards += 1;
+	return 0;
+}
+
+int leave_backward(struct pt_regs *ctx)
+{
+	struct thread *thread = hit();
+
+	if (thread && SW_STACK_POINTER(ctx) >= thread->backward_sp)
+		thread->backward_sp = 0;
+	return 0;
+}
+
+/* A range is opened under a name, whose first bytes are read. */
+static __always_inline int open_range(struct pt_regs *ctx, u64 name)
+{
+	u64 now = bpf_ktime_get_ns(), words[2] = {};
+	struct thread *thread;
+	u32 mark;
+
+	sw_read_user(&words, sizeof(words), (void *)name);
+	words[1] &= FIFTEEN;
+	if (words[0] == OPTIMIZER_1 && words[1] == OPTIMIZER_2) {
+		mark = OPTIMIZER;
+	} else if (words[0] == MARKER_1 && words[1] == MARKER_2) {
+		mark = MARKER;
+	} else {
+		/* Not ours: only what its traps cost is kept. */
+		thread = thread_of();
+		if (thread)
+			thread->ranges += 1;
 		return 0;
 	}
-	thread->hits += 1;
-	thread->step_ns += now - thread->last_exit;
-	thread->timed += 1;
-	thread->last_exit = now;
-	thread->steps += 1;
+	thread = hit();
+	if (!thread)
+		return 0;
+	if (mark == OPTIMIZER && now - thread->steps[OPTIMIZER].last >= SAME_RANGE_NS)
+		mark_step(thread, OPTIMIZER, now);
+	if (mark == MARKER && now - thread->steps[MARKER].last >= SAME_RANGE_NS)
+		mark_step(thread, MARKER, now);
+	return 0;
+}
+
+/* record_function_enter_new(const std::string &name, ...) returns an object, for which the caller's
+ * address comes first on x86-64, and in a register of its own on arm64. A std::string begins with
+ * the address of its characters, in the old and in the new ABI of libstdc++. */
+int enter_range(struct pt_regs *ctx)
+{
+#if defined(__aarch64__) || defined(__TARGET_ARCH_arm64)
+	u64 text = SW_ARG1(ctx);
+#else
+	u64 text = SW_ARG2(ctx);
+#endif
+	u64 name = 0;
+
+	sw_read_user(&name, sizeof(name), (void *)text);
+	return open_range(ctx, name);
+}
+
+/* nvtxRangePushA(const char *message) */
+int enter_nvtx(struct pt_regs *ctx)
+{
+	return open_range(ctx, SW_ARG1(ctx));
+}
+
+/* stallwatch_step(), of any library or program */
+int enter_marker(struct pt_regs *ctx)
+{
+	struct thread *thread = hit();
+
+	if (thread)
+		mark_step(thread, MARKER, bpf_ktime_get_ns());
+	return 0;
+}
+
+/* AsyncWork(this, context, outputs, OpType, ...), in older versions AsyncWork(this, outputs, OpType, ...).
+ * Objects are passed by address, and no address is as small as an OpType. */
+int enter_collective(struct pt_regs *ctx)
+{
+	u64 third = SW_ARG3(ctx);
+	struct collective collective = {};
+
+	sw_count(sw_produced, COLLECTIVES);
+	collective.time = bpf_ktime_get_ns();
+	collective.tgid = bpf_get_current_pid_tgid() >> 32;
+	collective.symbol = (third < 256 ? third : SW_ARG4(ctx)) & 0xff;
+	if (sw_output(collectives, ctx, &collective))
+		sw_count(sw_lost, RING_FULL);
 	return 0;
 }

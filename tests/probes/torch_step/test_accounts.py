@@ -6,47 +6,83 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.readings import Count, Level, Process
-from probes.torch_step.accounts import (
-    WAIT_LABELS,
-    Accounts,
-    Interval,
+from probes.torch_step import report
+from probes.torch_step.accounts import Accounts, Interval
+from probes.torch_step.thread import (
+    DDP,
+    MARKER,
+    OPTIMIZER,
+    Collective,
+    Steps,
     ThreadState,
     decode_key,
     encode_key,
+    operation_name,
 )
 
 SECOND = 1_000_000_000
 PID, TID = 500, 501
 NONE: frozenset[int] = frozenset()
+FINALIZE = (("lib", "torch"), ("op", "finalize_backward"))
+WAIT = (("lib", "torch"), ("op", "wait"))
 
 
 def settle(accounts: Accounts, state: ThreadState, now: int) -> Interval:
     return accounts.settle(PID, {TID: state}, NONE, now)
 
 
+def ops(finalize: int = 0, wait: int = 0) -> tuple[int, ...]:
+    return finalize, wait, 0, 0, 0
+
+
+def marks(mark: int, steps: Steps) -> tuple[Steps, ...]:
+    return tuple(steps if each == mark else Steps() for each in (MARKER, DDP, OPTIMIZER))
+
+
 def test_a_record_is_decoded_field_by_field() -> None:
-    state = ThreadState.decode(struct.pack("=9Q", *range(1, 10)))
-    assert state == ThreadState(1, 2, 3, 4, 5, 6, 7, 8, 9)
+    fields = [*range(1, 7), *range(10, 18), *range(20, 24), *range(30, 48)]
+    state = ThreadState.decode(struct.pack("=36Q", *fields))
+    assert state == ThreadState(
+        hits=1,
+        abandoned=2,
+        open_since=3,
+        open_op=5,
+        op_ns=(10, 11, 12, 13, 14),
+        backwards=20,
+        ranges=22,
+        steps=(Steps(30, 31, 32, 33), Steps(36, 37, 38, 39), Steps(42, 43, 44, 45)),
+    )
     assert decode_key(encode_key(PID, TID)) == (PID, TID)
+
+
+def test_a_collective_is_decoded_from_a_record_that_may_be_padded() -> None:
+    record = struct.pack("=QII", 7, PID, 1) + bytes(8)
+    assert Collective.decode(record) == Collective(7, PID, 1)
+    assert [operation_name(each) for each in (0, 1, 16, 100)] == [
+        "broadcast", "all_reduce", "reduce_scatter_tensor", "other"
+    ]  # fmt: skip
 
 
 def test_steps_and_waits_are_the_differences_between_two_looks() -> None:
     accounts = Accounts()
-    settle(accounts, ThreadState(hits=4, steps=2, timed=1, step_ns=100, wait_ns=60), 1000)
-    interval = settle(
-        accounts, ThreadState(hits=10, steps=5, timed=4, step_ns=400, wait_ns=90), 2000
+    before = ThreadState(hits=4, op_ns=ops(60), steps=marks(DDP, Steps(2, 1, 100, 50)))
+    after = ThreadState(
+        hits=10, op_ns=ops(90, 7), backwards=3, steps=marks(DDP, Steps(5, 4, 400, 80))
     )
-    assert interval == Interval(hits=6, steps=3, timed=3, step_ns=300, wait_ns=30)
+    settle(accounts, before, 1000)
+    assert settle(accounts, after, 2000) == Interval(
+        hits=6, backwards=3, op_ns=ops(30, 7), steps=marks(DDP, Steps(3, 3, 300, 30))
+    )
 
 
 def test_a_wait_that_has_not_returned_counts_at_every_look() -> None:
     accounts = Accounts()
     accounts.open_process(PID, 0)
-    hang = ThreadState(hits=1, open_since=4 * SECOND)
-    assert settle(accounts, hang, 10 * SECOND).wait_ns == 6 * SECOND
-    assert settle(accounts, hang, 20 * SECOND).wait_ns == 10 * SECOND
-    returned = ThreadState(hits=2, steps=1, wait_ns=17 * SECOND)
-    assert settle(accounts, returned, 30 * SECOND).wait_ns == 1 * SECOND
+    hang = ThreadState(hits=1, open_since=4 * SECOND, open_op=1)
+    assert settle(accounts, hang, 10 * SECOND).op_ns == ops(wait=6 * SECOND)
+    assert settle(accounts, hang, 20 * SECOND).op_ns == ops(wait=10 * SECOND)
+    returned = ThreadState(hits=2, op_ns=ops(wait=17 * SECOND))
+    assert settle(accounts, returned, 30 * SECOND).op_ns == ops(wait=1 * SECOND)
 
 
 def test_a_wait_that_begins_while_the_map_is_read_is_zero() -> None:
@@ -56,9 +92,9 @@ def test_a_wait_that_begins_while_the_map_is_read_is_zero() -> None:
 def test_a_read_between_the_two_writes_of_an_exit_is_mended_by_the_next() -> None:
     accounts = Accounts()
     settle(accounts, ThreadState(hits=1, open_since=10), 50)
-    torn = ThreadState(hits=2, open_since=0, wait_ns=0)
+    torn = ThreadState(hits=2, open_since=0)
     assert settle(accounts, torn, 60).wait_ns == 0
-    assert settle(accounts, ThreadState(hits=2, wait_ns=45), 70).wait_ns == 5
+    assert settle(accounts, ThreadState(hits=2, op_ns=ops(45)), 70).wait_ns == 5
 
 
 def test_the_open_wait_of_a_dead_thread_ends_where_it_was_last_counted() -> None:
@@ -73,20 +109,27 @@ def test_the_open_wait_of_a_dead_thread_ends_where_it_was_last_counted() -> None
 def test_threads_that_wait_together_never_count_more_than_the_time_that_passed() -> None:
     accounts = Accounts()
     accounts.open_process(PID, 0)
-    threads = {tid: ThreadState(hits=1, open_since=10) for tid in (1, 2, 3)}
-    assert accounts.settle(PID, threads, NONE, 100).wait_ns == 100
+    threads = {tid: ThreadState(hits=1, open_since=10, open_op=tid % 2) for tid in (1, 2, 3)}
+    waited = accounts.settle(PID, threads, NONE, 100)
+    assert waited.op_ns == ops(33, 66)
+    assert waited.wait_ns <= 100
 
 
 def test_the_weight_of_all_readings_is_the_number_of_hits() -> None:
     process = Process(PID, 1)
-    interval = Interval(hits=21, steps=10, timed=10, step_ns=SECOND, step_wait_ns=SECOND // 4,
-                        wait_ns=SECOND // 2)  # fmt: skip
-    assert list(interval.readings(process)) == [
-        Count("steps_total", process, 10.0, weight=21),
-        Count("comm_wait_seconds_total", process, 0.5, WAIT_LABELS),
+    interval = Interval(
+        hits=21, backwards=12, op_ns=ops(SECOND // 2, SECOND // 4),
+        steps=marks(DDP, Steps(10, 10, SECOND, SECOND // 4)),
+    )  # fmt: skip
+    assert list(report.counts(interval, process, DDP)) == [
+        Count("backward_passes_total", process, 12.0, weight=21),
+        Count("steps_total", process, 10.0),
+        Count("comm_wait_seconds_total", process, 0.5, FINALIZE),
+        Count("comm_wait_seconds_total", process, 0.25, WAIT),
     ]
-    assert list(interval.levels(process, SECOND)) == [
-        Level("comm_wait_ratio", process, 0.5),
+    assert list(report.levels(interval, process, SECOND, DDP)) == [
+        Level("comm_wait_ratio", process, 0.75),
+        Level("step_source", process, 1.0, (("source", "ddp"),)),
         Level("step_time_seconds", process, 0.1),
         Level("step_comm_wait_ratio", process, 0.25),
     ]
@@ -94,8 +137,28 @@ def test_the_weight_of_all_readings_is_the_number_of_hits() -> None:
 
 def test_a_watched_process_without_a_step_still_has_its_wait_ratio() -> None:
     process = Process(PID, 1)
-    assert list(Interval().readings(process)) == []
-    assert list(Interval().levels(process, SECOND)) == [Level("comm_wait_ratio", process, 0.0)]
+    assert list(report.counts(Interval(), process, None)) == []
+    assert list(report.levels(Interval(), process, SECOND, None)) == [
+        Level("comm_wait_ratio", process, 0.0)
+    ]
+
+
+def test_a_more_certain_mark_takes_over_and_a_less_certain_one_does_not() -> None:
+    source, one = report.StepSource(), Steps(1)
+    assert source.of(PID, marks(DDP, Steps())) is None
+    assert not source.known(PID)
+    assert source.of(PID, marks(OPTIMIZER, one)) == OPTIMIZER
+    assert source.of(PID, marks(DDP, one)) == DDP
+    assert source.of(PID, marks(OPTIMIZER, one)) == DDP
+    assert source.of(PID, marks(MARKER, one)) == MARKER
+    source.forget(PID)
+    assert source.of(PID, marks(OPTIMIZER, one)) == OPTIMIZER
+
+
+def test_a_chosen_mark_is_the_only_one() -> None:
+    source = report.StepSource("optimizer")
+    assert source.of(PID, marks(DDP, Steps(1))) is None
+    assert source.of(PID, marks(OPTIMIZER, Steps(1))) == OPTIMIZER
 
 
 @settings(max_examples=60)
@@ -110,14 +173,12 @@ def test_all_looks_together_see_exactly_what_the_program_counted(
     accounts, now, state = Accounts(), 1, ThreadState()
     accounts.open_process(PID, now)
     hits = steps = waited = inside = looked_at = 0
-    seen = Interval()
+    seen = [0, 0, 0]
 
     def look() -> None:
         part = settle(accounts, state, now)
         assert 0 <= part.wait_ns <= now - looked_at
-        seen.hits += part.hits
-        seen.steps += part.steps
-        seen.wait_ns += part.wait_ns
+        seen[:] = [seen[0] + part.hits, seen[1] + part.steps[DDP].marks, seen[2] + part.wait_ns]
 
     for action, elapsed in script:
         now += elapsed
@@ -127,9 +188,14 @@ def test_all_looks_together_see_exactly_what_the_program_counted(
             looked_at = now
             continue
         hits += 1
-        closed = state.wait_ns + (now - state.open_since if state.open_since else 0)
+        closed = state.op_ns[0] + (now - state.open_since if state.open_since else 0)
         steps += action == "leave" and inside
         inside = int(action == "enter")
-        state = ThreadState(hits=hits, steps=steps, wait_ns=closed, open_since=now if inside else 0)
+        state = ThreadState(
+            hits=hits,
+            op_ns=ops(closed),
+            open_since=now if inside else 0,
+            steps=marks(DDP, Steps(steps)),
+        )
     look()
-    assert (seen.hits, seen.steps, seen.wait_ns) == (hits, steps, waited)
+    assert seen == [hits, steps, waited]

@@ -1,0 +1,1 @@
+"""The file that a job may copy to mark its steps."""

@@ -1,0 +1,151 @@
+"""What the kernel keeps of a thread: `struct thread` and `struct collective` of program.bpf.c."""
+
+from __future__ import annotations
+
+import struct
+from typing import TypeAlias
+
+from rules.slotted import dataclass
+
+# enum mark, and what steps_total may be counted from, the most certain first.
+MARKER, DDP, OPTIMIZER = range(3)
+MARKS = ("marker", "ddp", "optimizer")
+# enum op; the last ones are free.
+OPERATIONS = ("finalize_backward", "wait", "send", "recv", "monitored_barrier")
+_OPS = 8
+_STEPS_FIELDS = 6
+_RECORD = struct.Struct(f"={6 + _OPS + 4 + _STEPS_FIELDS * len(MARKS)}Q")
+_COLLECTIVE = struct.Struct("=QII")
+
+Nanoseconds: TypeAlias = int
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps that one kind of mark tells: `span_ns` and `wait_ns` are of the `timed` ones."""
+
+    marks: int = 0
+    timed: int = 0
+    span_ns: Nanoseconds = 0
+    wait_ns: Nanoseconds = 0
+
+    def __add__(self, other: Steps) -> Steps:
+        return Steps(
+            self.marks + other.marks,
+            self.timed + other.timed,
+            self.span_ns + other.span_ns,
+            self.wait_ns + other.wait_ns,
+        )
+
+    def __sub__(self, other: Steps) -> Steps:
+        return Steps(
+            self.marks - other.marks,
+            self.timed - other.timed,
+            self.span_ns - other.span_ns,
+            self.wait_ns - other.wait_ns,
+        )
+
+
+NO_STEPS = (Steps(),) * len(MARKS)
+NO_WAITS = (0,) * len(OPERATIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadState:
+    """Counts, and times in nanoseconds of CLOCK_MONOTONIC.
+
+    `op_ns`: closed waits, by place in OPERATIONS. `open_since`, `open_op`: the wait that has not
+    returned; 0: none. `ranges`: record_function ranges of no interest. `steps`: by place in MARKS.
+    """
+
+    hits: int = 0
+    abandoned: int = 0
+    open_since: Nanoseconds = 0
+    open_op: int = 0
+    op_ns: tuple[Nanoseconds, ...] = NO_WAITS
+    backwards: int = 0
+    ranges: int = 0
+    steps: tuple[Steps, ...] = NO_STEPS
+
+    @classmethod
+    def decode(cls, value: bytes) -> ThreadState:
+        """From the map's bytes."""
+        hits, abandoned, since, _sp, op, _waited, *rest = _RECORD.unpack(value)
+        backwards, _backward_sp, ranges, _finalizing = rest[_OPS : _OPS + 4]
+        steps = rest[_OPS + 4 :]
+        return cls(
+            hits=hits,
+            abandoned=abandoned,
+            open_since=since,
+            open_op=op,
+            op_ns=tuple(rest[: len(OPERATIONS)]),
+            backwards=backwards,
+            ranges=ranges,
+            steps=tuple(
+                Steps(*steps[start : start + 4])
+                for start in range(0, _STEPS_FIELDS * len(MARKS), _STEPS_FIELDS)
+            ),
+        )
+
+    def waited(self, now: Nanoseconds) -> tuple[Nanoseconds, ...]:
+        """Nanoseconds waited until `now`, by operation, the open wait included."""
+        if not self.open_since:
+            return self.op_ns
+        more = max(0, now - self.open_since)
+        return tuple(
+            closed + more * (place == self.open_op) for place, closed in enumerate(self.op_ns)
+        )
+
+
+def decode_key(key: bytes) -> tuple[int, int]:
+    """(pid, tid) of bpf_get_current_pid_tgid()."""
+    (both,) = struct.unpack("=Q", key)
+    return both >> 32, both & 0xFFFFFFFF
+
+
+def encode_key(pid: int, tid: int) -> bytes:
+    """The key of a thread's record."""
+    return struct.pack("=Q", pid << 32 | tid)
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective was issued. `operation`: c10d's OpType."""
+
+    time_ns: Nanoseconds
+    pid: int
+    operation: int
+
+    @classmethod
+    def decode(cls, record: bytes) -> Collective:
+        """From a record of the ring."""
+        return cls(*_COLLECTIVE.unpack_from(record))
+
+
+# c10d::OpType (torch/csrc/distributed/c10d/Types.hpp) in its order, by torch.distributed's names.
+_COLLECTIVES = (
+    "broadcast",
+    "all_reduce",
+    "all_reduce_coalesced",
+    "reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_coalesced",
+    "gather",
+    "scatter",
+    "reduce_scatter",
+    "all_to_all_single",
+    "all_to_all",
+    "send",
+    "recv",
+    "recv_any_source",
+    "barrier",
+    "reduce_scatter_tensor",
+    "coalesced",
+    "all_reduce_sparse",
+)
+
+
+def operation_name(operation: int) -> str:
+    """The label of a c10d::OpType."""
+    return _COLLECTIVES[operation] if operation < len(_COLLECTIVES) else "other"
