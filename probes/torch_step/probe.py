@@ -57,7 +57,7 @@ class TorchStepProbe:
         self._source = report.StepSource(self._settings.steps_from)
         self._rhythms = Rhythms(self._settings.period_window)
         wanted = functions(self._settings.marker_libraries)
-        programs = {
+        self._programs = {
             name for each in wanted for name in (each.enter, each.leave, each.mark) if name
         }
         try:
