@@ -6,7 +6,7 @@ PYTEST = .venv/bin/python -m pytest
 # A machine whose Python is started with PYTHONPATH or PYTHONHOME set must not leak into the venv.
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: run test check e2e soak overhead bench-peers demo venv venv-dev venv-e2e clean
+.PHONY: run test check e2e soak endurance overhead bench-peers demo venv venv-dev venv-e2e clean
 
 run: venv
 	@$(STALLWATCH) run $(ARGS)
@@ -35,6 +35,10 @@ soak: venv-e2e
 # What the agent costs a real training job, beside an A/A run: about twenty minutes.
 overhead: venv-e2e
 	@.venv/bin/python -m bench.overhead $(ARGS)
+
+# Every probe and jobs for each, for an hour: is anything lost, does memory grow?
+endurance: venv-e2e
+	@.venv/bin/python -m bench.endurance $(ARGS)
 
 # The same rules over the same data here, in Prometheus and in VictoriaMetrics: about an hour.
 bench-peers: venv

@@ -26,7 +26,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 CODE = re.compile(r"```(?:sh|text)?\n.*?```|`[^`\n]+`", re.DOTALL)
 # What pages may name although no --help lists it: commands that are said to be missing yet, and an
 # option for developers.
-PLANNED = frozenset({"overhead", "silence"})
+PLANNED = frozenset({"silence"})
 HIDDEN = frozenset({"--save-recording"})
 COMMANDS = ROOT / "docs" / "commands.md"
 METRICS = ROOT / "docs" / "metrics.md"
