@@ -6,7 +6,7 @@ PYTEST = .venv/bin/python -m pytest
 # A machine whose Python is started with PYTHONPATH or PYTHONHOME set must not leak into the venv.
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: run test check e2e soak endurance overhead bench-peers demo venv venv-dev venv-e2e clean
+.PHONY: run test check e2e soak endurance cuda-minute gpu-bundle gpu-check overhead bench-peers demo venv venv-dev venv-e2e clean
 
 run: venv
 	@$(STALLWATCH) run $(ARGS)
@@ -39,6 +39,18 @@ overhead: venv-e2e
 # Every probe and jobs for each, for an hour: is anything lost, does memory grow?
 endurance: venv-e2e
 	@.venv/bin/python -m bench.endurance $(ARGS)
+
+# 20,000 launches a second for a minute, exactly and within a budget: about three minutes, as root.
+cuda-minute: venv-dev
+	@STALLWATCH_CUDA_SECONDS=60 STALLWATCH_STRICT=1 $(PYTEST) tests/e2e/test_cuda_load.py $(ARGS)
+
+# What the probes say on an NVIDIA GPU, beside what the job and CUPTI say: under five minutes, as root.
+gpu-check:
+	@sh tests/gpu/check.sh $(ARGS)
+
+# What `make gpu-check` needs on a machine without a network; TORCH=yes adds PyTorch, several GB.
+gpu-bundle:
+	@sh tests/gpu/bundle.sh $(ARGS)
 
 # The same rules over the same data here, in Prometheus and in VictoriaMetrics: about an hour.
 bench-peers: venv

@@ -10,7 +10,7 @@ from engine.readings import Count, Event, Level, ProbeOptions, Reading
 from probes.cuda.probe import CudaProbe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from probes.functions.sites import FunctionSites
 
 
 class Driver:
@@ -23,7 +23,6 @@ class Driver:
         # Exact counts: on a slow machine every test's load would be over the budget.
         settings = {"budget": {"enabled": False}, **settings}
         self.status = self.probe.start(ProbeOptions(settings), self._take)
-        self._running = self.probe._running
 
     def _take(self, reading: Reading) -> None:
         self.readings.append(reading)
@@ -32,9 +31,8 @@ class Driver:
 
     def attach(self) -> None:
         """Until all that is mapped is probed."""
-        assert self._running is not None
         self.probe.poll()
-        while self._running._sites._pending:
+        while self.sites._pending:
             self.probe.poll()
         self.flush()
 
@@ -46,13 +44,18 @@ class Driver:
         self.readings.clear()
         return readings
 
-    def poll_until(self, done: Callable[[], bool], limit_seconds: float = 120) -> None:
-        """As the agent polls, twice a second."""
-        end = time.monotonic() + limit_seconds
-        while not done():
-            assert time.monotonic() < end, "it took too long"
+    def pass_(self, seconds: float) -> None:
+        """Let time pass as the agent does, polling twice a second."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(min(0.5, max(0.0, end - time.monotonic())))
             self.probe.poll()
-            time.sleep(0.5)
+
+    @property
+    def sites(self) -> FunctionSites:
+        """What is probed."""
+        assert self.probe._running is not None
+        return self.probe._running._sites
 
     @property
     def produced(self) -> dict[str, int]:
