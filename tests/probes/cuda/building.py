@@ -19,7 +19,7 @@ def build(folder: Path, runtime: str = "libcudart.so.12", *, static: bool = Fals
     if compiler is None:
         pytest.skip("no C compiler for the stand-in")
     # As NVIDIA's runtime is built: each function returns by itself, no tail calls, and begins with
-    # `push %rbp`, which the kernel emulates; an entry that it must single-step costs ten times that.
+    # `push %rbp`, which the kernel emulates; single-stepping an entry costs ten times that.
     common = [compiler, "-O2", "-fno-optimize-sibling-calls"]
     common += ["-fno-omit-frame-pointer", "-fno-shrink-wrap"]
     driver = folder / "libcuda.so.1"
