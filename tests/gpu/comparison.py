@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from bench.pairs import Ratio
+    from probes.overhead.pairs import Ratio
     from tests.gpu.profile import Profile
 
 # Calls of the runtime that PyTorch makes through the libcudart that it loads. Launches are not

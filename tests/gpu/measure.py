@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench.pairs import Slice, compare, step_seconds
+from probes.overhead.pairs import Slice, compare, step_seconds
 from tests.gpu.comparison import (
     Row,
     collective_rows,
@@ -36,7 +36,7 @@ from tests.gpu.profile import Profile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from bench.pairs import Ratio
+    from probes.overhead.pairs import Ratio
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from bench.pairs import Ratio
+from probes.overhead.pairs import Ratio
 from tests.gpu.comparison import (
     Row,
     collective_rows,
