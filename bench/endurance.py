@@ -125,7 +125,9 @@ def train(python: str, stopping: threading.Event) -> None:
             "TORCHELASTIC_RUN_ID": "endurance",
             "OMP_NUM_THREADS": "1",
         }
-        command = [python, str(WORKLOAD), "--steps", "0", "--sleep-before-backward", "0.05"]
+        # One rank is late, so that the other waits, and neither takes a core of its own.
+        late = ["--sleep-rank", "0", "--sleep-before-backward", "0.1"]
+        command = [python, str(WORKLOAD), "--steps", "0", *late]
         ranks = [
             subprocess.Popen(
                 command,
