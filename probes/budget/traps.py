@@ -64,7 +64,7 @@ class TrapCosts:
         """
         entries = [self.entry(code, machine) for code in codes if not is_return(code, machine)]
         exits = [self.exit] if len(entries) < len(codes) else []
-        parts = [max(entries)] * bool(entries) + exits
+        parts = [max(entries, default=0.0)] * bool(entries) + exits
         return sum(parts) / len(parts) if parts else max(self.stepped, self.exit)
 
     def by_kind(self) -> tuple[tuple[Literal["entry", "entry_stepped", "exit"], float], ...]:

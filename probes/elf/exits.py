@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # The largest function that is worth a disassembly; c10d::Reducer::finalize_backward has 1.7 kB.
 MAX_FUNCTION_BYTES = 1 << 20
 MAX_PARTS = 64
+# Of x86-64; arm64 has four.
+MAX_INSTRUCTION_BYTES = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,26 @@ def find_exits(image: Image, function: Symbol) -> Exits:
         return Exits(reason=f"{function.size} bytes are too many to disassemble")
     body = (function.address, function.address + function.size)
     return exits_of(image.machine, body, ImageLayout(image))
+
+
+def landing(image: Image, function: Symbol) -> Symbol | None:
+    """Where a function goes whose first instruction jumps to another one, which does its work.
+
+    None: it begins with something else, or goes where no unwind table tells what lies there.
+    """
+    from probes.elf.symbols import Symbol
+
+    code = image.read(function.address, min(function.size, MAX_INSTRUCTION_BYTES))
+    try:
+        first = next(iter(decode(image.machine, code, function.address)), None)
+    except UndecodableError:
+        return None  # cut off behind the first instruction, which is no jump
+    if first is None or first.address != function.address or first.kind != "jump":
+        return None
+    frame = Frames(image).at(first.target)
+    if frame is None or frame.start != first.target:
+        return None
+    return Symbol(first.target, frame.end - first.target, function.name, function.demangled)
 
 
 def exits_of(machine: str, body: tuple[int, int], layout: Layout) -> Exits:

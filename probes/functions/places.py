@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from probes.elf.exits import find_exits
+from probes.elf.exits import find_exits, landing
 from probes.functions.matching import VaguePatternError, match
 from rules.slotted import dataclass
 
@@ -88,6 +88,12 @@ def _place(image: Image, found: Match, *, timed: bool) -> Place:
     if not timed:
         return Place(found.symbol.name, entry)
     exits = find_exits(image, found.symbol)
+    if found.symbol.address in exits.addresses:
+        # Two programs on one instruction would run in any order, and time nothing.
+        target = landing(image, found.symbol)
+        if target is None:
+            return Place(found.symbol.name, entry, (), "it leaves at its first instruction")
+        entry, exits = image.file_offset(target.address), find_exits(image, target)
     offsets = tuple(image.file_offset(address) for address in exits.addresses)
     return Place(found.symbol.name, entry, offsets, exits.reason)
 

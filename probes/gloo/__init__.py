@@ -1,0 +1,1 @@
+"""Gloo: waits in flight, connects, failures, ranks."""

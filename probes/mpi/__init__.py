@@ -1,0 +1,1 @@
+"""MPI: calls, waits, initialisation, errors, aborts."""
