@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.readings import MapUse
-from probes.bpf import accounting, batch, syscall
+from probes.bpf import accounting, batch, capabilities, syscall
 from probes.bpf.accounting import Occupancy, account
 from probes.bpf.loader import ProgramType, load
 from probes.bpf.maps import Map
@@ -31,6 +31,7 @@ int on_exec(void *ctx) { return 0; }
 
 @pytest.fixture(params=[syscall.MAP_TYPE_HASH, syscall.MAP_TYPE_PERCPU_HASH])
 def make(request: pytest.FixtureRequest) -> Iterator[Callable[[int], Map]]:
+    capabilities.lift_locked_memory()
     made: list[Map] = []
 
     def fill(entries: int) -> Map:
