@@ -6,7 +6,8 @@ PYTEST = .venv/bin/python -m pytest
 # A machine whose Python is started with PYTHONPATH or PYTHONHOME set must not leak into the venv.
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: run test check e2e soak endurance cuda-minute gpu-bundle gpu-check overhead bench-peers demo venv venv-dev venv-e2e clean
+.PHONY: run test check e2e test-kernels soak endurance cuda-minute gpu-bundle gpu-check overhead \
+	bench-peers demo venv venv-dev venv-e2e venv-kernels clean
 
 run: venv
 	@$(STALLWATCH) run $(ARGS)
@@ -31,6 +32,11 @@ e2e: venv-e2e
 # The shipped pack itself, durations undivided: about half an hour.
 soak: venv-e2e
 	@STALLWATCH_SOAK=1 $(PYTEST) tests/e2e/test_first_light.py $(ARGS)
+
+# Every test marked each_kernel, on Debian's 5.10, 6.1 and 6.12 in emulation: about half an hour.
+# ARGS="--kernel 5.10 tests/probes/process/test_process.py" narrows it, ARGS=--write keeps the table.
+test-kernels: venv-kernels
+	@.venv/bin/python -m tests.kernels $(ARGS)
 
 # What the agent costs a real training job, beside an A/A run: about twenty minutes.
 overhead: venv-e2e
@@ -61,6 +67,9 @@ venv:
 
 venv-dev:
 	@sh scripts/setup.sh --dev
+
+venv-kernels:
+	@sh scripts/setup.sh --dev --kernels
 
 venv-e2e:
 	@sh scripts/setup.sh --dev --torch

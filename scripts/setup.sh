@@ -1,7 +1,7 @@
 #!/bin/sh
 # Make .venv: a Python that fits, this project and what it needs, and the distribution's bcc.
 #
-#   scripts/setup.sh [--dev] [--torch]
+#   scripts/setup.sh [--dev] [--torch] [--kernels]
 #
 # As root on Debian or Ubuntu it first installs what is missing from the distribution. Without root
 # it says what to install and goes on with what can run. PYTHON=/path/to/python3 picks the Python.
@@ -10,6 +10,7 @@ cd "$(dirname "$0")/.."
 
 PACKAGES="python3-bpfcc python3-venv iproute2 nftables"
 TORCH="${TORCH:-torch==2.13.0}"
+VIRTME="virtme-ng>=1.40"
 # Where the system's Python and its bcc are; the tests set up in a made-up system.
 SYSTEM="${STALLWATCH_SETUP_SYSTEM:-/usr}"
 LOG=.venv/set-up.log
@@ -34,6 +35,15 @@ missing_packages() {
   [ -n "${PYTHON:-}" ] || [ -n "$(any_python)" ] || printf 'python3-venv '
   command -v ip >/dev/null 2>&1 || printf 'iproute2 '
   command -v nft >/dev/null 2>&1 || printf 'nftables '
+  [ -z "$kernels" ] || missing_for_kernels
+}
+
+# What boots another kernel in emulation.
+missing_for_kernels() {
+  command -v qemu-system-x86_64 >/dev/null 2>&1 || printf 'qemu-system-x86 '
+  command -v busybox >/dev/null 2>&1 || printf 'busybox-static '
+  command -v depmod >/dev/null 2>&1 || printf 'kmod '
+  command -v mke2fs >/dev/null 2>&1 || printf 'e2fsprogs '
 }
 
 # A Python fits when it is 3.10 to 3.13 and can make a venv with pip in it.
@@ -164,13 +174,21 @@ install_torch() {
   pip "PyTorch could not be installed (TORCH='torch==VERSION' picks another)" install "$TORCH"
 }
 
+install_virtme() {
+  .venv/bin/python -c 'import virtme' >/dev/null 2>&1 && return 0
+  say "installing $VIRTME to boot other kernels"
+  pip "virtme-ng could not be installed" install "$VIRTME"
+}
+
 group=""
 torch=""
+kernels=""
 for option in "$@"; do
   case "$option" in
     --dev) group=dev ;;
     --torch) torch=yes ;;
-    *) fail "unknown option $option" "scripts/setup.sh [--dev] [--torch]" ;;
+    --kernels) kernels=yes ;;
+    *) fail "unknown option $option" "scripts/setup.sh [--dev] [--torch] [--kernels]" ;;
   esac
 done
 stamp=".venv/.set-up${group:+-$group}"
@@ -186,3 +204,4 @@ fi
 compile .venv/.compiled
 link_bcc
 [ -z "$torch" ] || install_torch
+[ -z "$kernels" ] || install_virtme

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from probes.bpf import capabilities, headers, syscall
 from probes.bpf.builder import Built
@@ -27,9 +27,7 @@ class StubHeaders:
 
     def build(self, source: Source) -> Built:
         """See `Builder`."""
-        major, minor = syscall.kernel_release()
-        version = f"-DLINUX_VERSION_CODE={(major << 16) + (minor << 8)}"
-        return _build(self.compiler, source, str(headers.STUBS), [version])
+        return _build(self.compiler, source, str(headers.STUBS), stub_flags())
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +44,34 @@ class NodeHeaders:
         return _build(self.compiler, source, "", [])
 
 
+def stub_flags() -> list[str]:
+    """What the node's own headers would say of themselves."""
+    major, minor = syscall.kernel_release()
+    return [f"-DLINUX_VERSION_CODE={(major << 16) + (minor << 8)}"]
+
+
 def builders() -> tuple[Builder, ...]:
     """In the order in which they are tried."""
     return StubHeaders(), NodeHeaders()
 
 
-def _build(compiler: Compiler, source: Source, tree: str, flags: list[str]) -> Built:
+def request(source: Source, tree: str, flags: list[str]) -> dict[str, Any]:
+    """What the compiler is asked for; `tree`: a folder of kernel headers, "" for the node's own."""
     ring = capabilities.has_ring_buffer()
-    flags += ["-DSW_HAS_RING"] * ring
+    flags = [*flags, *["-DSW_HAS_RING"] * ring]
     flags += ["-DSW_HAS_PROBE_READ_KERNEL"] * capabilities.has_probe_read_kernel()
     flags += [f"-D{name}={value}" for name, value in source.defines.items()]
-    request = {
+    return {
         "text": respell(source.path.read_text(encoding="utf-8"), ring=ring),
         "flags": flags,
         "headers": tree,
         "programs": dict(source.programs),
         "uprobe_multi": capabilities.has_uprobe_multi(),
     }
-    answer = compiler.ask(request)
+
+
+def _build(compiler: Compiler, source: Source, tree: str, flags: list[str]) -> Built:
+    answer = compiler.ask(request(source, tree, flags))
     if "failed" in answer.message:
         raise refusal(source.name, answer)
     fds = iter(answer.fds)

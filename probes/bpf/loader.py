@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from engine.readings import MapUse
     from probes.bpf.attachment import Attachment
-from probes.bpf.builder import Builder
+    from probes.bpf.builder import Builder
 
 
 class ProgramType(enum.IntEnum):

@@ -108,6 +108,7 @@ def _process(of: subprocess.Popen[str]) -> Process:
     return process
 
 
+@pytest.mark.each_kernel
 @pytest.mark.parametrize("v6", [False, True], ids=["ipv4", "ipv6"])
 def test_with_one_segment_per_skb_retransmits_equal_the_kernels_count_and_owners_are_right(
     netns_pair: Any, talk: Callable[..., Any], watcher: Watcher, v6: bool

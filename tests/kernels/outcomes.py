@@ -30,7 +30,8 @@ def read_report(text: str) -> tuple[Outcome, ...]:
 
 
 def _outcome(case: ET.Element) -> Outcome:
-    probe = re.sub(r".*tests[./]probes[./](\w+)\b.*", r"\1", case.get("file") or "")
+    found = re.search(r"tests/(?:probes/(\w+)/|e2e/test_(\w+)\.py)", case.get("file") or "")
+    probe = next(filter(None, found.groups())) if found else "?"
     name = case.get("name") or ""
     for child in case:
         if child.tag == "skipped":
@@ -61,7 +62,7 @@ def _cell(outcomes: Sequence[Outcome]) -> str:
     if not outcomes:
         return "not tried"
     if passed == len(outcomes):
-        return f"yes ({passed} tests)"
+        return f"yes ({passed} test{'s' * (passed > 1)})"
     return f"{passed} of {len(outcomes)}"
 
 

@@ -35,8 +35,8 @@ def cache_folder() -> Path:
     return Path(own) if own else Path(base) / "stallwatch-kernels"
 
 
-def unpacked(release: Release, *, with_headers: bool = False) -> Path:
-    """The kernel's image, its modules unpacked beside it. Raises PackageError."""
+def unpacked(release: Release) -> Path:
+    """The kernel's image, its modules and headers unpacked beside it. Raises PackageError."""
     folder = cache_folder() / release.name
     found = _image(folder, release)
     if found is None:
@@ -45,8 +45,7 @@ def unpacked(release: Release, *, with_headers: bool = False) -> Path:
         found = _image(folder, release)
     if found is None:
         raise PackageError(f"no image of {release.kernel} in the package of {release.name}")
-    if with_headers:
-        _headers(folder, release, found.name.removeprefix("vmlinuz-"))
+    _headers(folder, release, found.name.removeprefix("vmlinuz-"))
     return found
 
 
@@ -60,7 +59,10 @@ def _headers(folder: Path, release: Release, version: str) -> None:
     if (folder / "root/usr/src" / f"linux-headers-{version}").exists():
         return
     apt = _Apt(folder / "apt", release)
-    for name in (f"linux-headers-{version}", *apt.depends(f"linux-headers-{version}", r"common")):
+    for name in (
+        f"linux-headers-{version}",
+        *apt.depends(f"linux-headers-{version}", r"headers-.*common"),
+    ):
         _unpack(apt.download(name), folder / "root")
 
 

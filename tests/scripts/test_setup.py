@@ -368,5 +368,5 @@ def test_an_option_that_does_not_exist_is_refused(machine: Machine) -> None:
     assert status == 2
     assert said == [
         "setup: unknown option --devel",
-        "setup:   mend: scripts/setup.sh [--dev] [--torch]",
+        "setup:   mend: scripts/setup.sh [--dev] [--torch] [--kernels]",
     ]

@@ -94,6 +94,7 @@ def test_the_measurement_is_made_once_for_all_probes(monkeypatch: pytest.MonkeyP
     assert len(made) == 1
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_traps_of_this_machine_are_measured_and_nothing_is_left() -> None:
     if os.geteuid() != 0:

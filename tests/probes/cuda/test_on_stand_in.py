@@ -48,6 +48,7 @@ def job(driver: Driver, start: Callable[..., Job]) -> Job:
 
 
 @root
+@pytest.mark.each_kernel
 def test_every_function_is_counted_once_and_under_its_own_name(driver: Driver, job: Job) -> None:
     job.do("every", 3)
     readings = driver.flush()
@@ -75,6 +76,7 @@ def test_what_the_runtime_asks_of_the_driver_has_the_drivers_names(
 
 
 @root
+@pytest.mark.each_kernel
 def test_bytes_are_counted_by_direction(driver: Driver, job: Job) -> None:
     for kind in range(6):
         job.do("copies", 2, 1000 * (kind + 1), kind)
@@ -162,6 +164,7 @@ def test_a_slow_call_is_an_event_with_its_duration_direction_and_bytes(
 
 
 @root
+@pytest.mark.each_kernel
 def test_memory_grows_with_a_leak_and_is_given_back_by_a_free(driver: Driver, job: Job) -> None:
     for round_ in (1, 2, 3):
         job.do("malloc", 10, MIB)
@@ -259,6 +262,7 @@ def test_a_load_of_launches_and_synchronises_is_counted_exactly(driver: Driver, 
 
 
 @root
+@pytest.mark.each_kernel
 def test_all_that_the_kernel_produced_is_consumed(driver: Driver, job: Job) -> None:
     before, consumed = driver.produced, driver.consumed.copy()
     job.do("every", 20)

@@ -79,6 +79,7 @@ def probed() -> Iterator[Probed]:
     probed.close()
 
 
+@pytest.mark.each_kernel
 def test_calls_are_counted_exactly_with_their_bytes_failures_and_durations(
     probed: Probed, start: Callable[[], Program]
 ) -> None:
@@ -95,6 +96,7 @@ def test_calls_are_counted_exactly_with_their_bytes_failures_and_durations(
     assert not probed.look().calls
 
 
+@pytest.mark.each_kernel
 def test_threads_are_counted_together_and_their_records_removed(
     probed: Probed, start: Callable[[], Program]
 ) -> None:
@@ -154,6 +156,7 @@ def test_a_hang_is_open_at_every_look_until_its_process_ends(
     assert probed.weight == probed.totals.produced("test").produced[0][1]
 
 
+@pytest.mark.each_kernel
 def test_a_slow_call_is_an_event_with_its_duration_and_what_the_program_put_there(
     probed: Probed, start: Callable[[], Program]
 ) -> None:
@@ -238,6 +241,7 @@ def test_nothing_is_left_when_the_last_user_is_gone(
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
+@pytest.mark.each_kernel
 def test_a_full_map_and_a_full_ring_are_counted_under_their_reasons(
     start: Callable[[], Program],
 ) -> None:

@@ -155,6 +155,7 @@ def _until_followed(probe: GpuDriverProbe, pid: int) -> None:
     raise AssertionError("the process was never found")
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_calls_failures_and_time_are_counted_by_device_and_slow_ones_are_events(
     probe: GpuDriverProbe, readings: list[Reading], library: Path, device: Path
@@ -238,6 +239,7 @@ def test_what_would_cost_too_much_or_is_not_there_is_off_with_its_reason(
     assert status.mend
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_kprobes_see_the_same_calls_where_the_kernel_has_them(library: Path, device: Path) -> None:
     if capabilities.kprobe_pmu() is None:

@@ -36,6 +36,7 @@ def expected(seconds: int, rate: int, threads: int) -> tuple[Counter[str], Count
     return calls, sizes
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_every_call_of_every_operation_is_counted_with_its_bytes(
     driver: Driver, start: Callable[..., Job]
@@ -303,6 +304,7 @@ def test_ends_of_communicators_are_counted_and_events(
     assert driver.level("nccl_communicators", job.pid) == [1]
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_all_that_the_kernel_produced_is_consumed_exactly_once(
     driver: Driver, start: Callable[..., Job]

@@ -28,6 +28,7 @@ def waited(driver: Driver, job: Job, **labels: str) -> float:
     return driver.total("comm_wait_seconds_total", job.pid, **labels)
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 @pytest.mark.parametrize("word", ["sync", "other_sync", "device_sync", "driver_sync"])
 def test_a_synchronise_after_a_collective_is_a_wait_whoever_makes_it(

@@ -117,6 +117,7 @@ def probe() -> Iterator[tuple[TorchStepProbe, list[Reading]]]:
     probe.stop()
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 @pytest.mark.parametrize("preparation", ["", NO_MEMORY], ids=["memory", "file"])
 def test_the_steps_of_a_job_that_marks_them_are_counted(
