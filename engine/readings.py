@@ -53,7 +53,7 @@ class Level:
     process: Process | None
     value: float
     labels: Pairs = ()
-    fold: Literal["max", "sum"] = "max"
+    fold: Literal["max", "min", "sum"] = "max"
     weight: int = 0
     stream: str = ""
 

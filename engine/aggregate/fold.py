@@ -72,6 +72,8 @@ class Fold:
             gauge.value = reading.value
         elif reading.fold == "sum":
             gauge.value += reading.value
+        elif reading.fold == "min":
+            gauge.value = min(gauge.value, reading.value)
         else:
             gauge.value = max(gauge.value, reading.value)
 

@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING
 
 from probes.bpf.errors import UnavailableError
 from probes.bpf.loader import ProgramType, load
-from probes.tcp_retransmit.flow import (
-    Connection,
-    Flow,
-    Kind,
-    Record,
-    User,
-    address_text,
-    decode_flow,
-    decode_record,
-)
+from probes.tcp_retransmit.flow import Flow, Kind, Record, User, decode_flow, decode_record
 from probes.tcp_retransmit.growth import Growing
 from probes.tcp_retransmit.layouts import read_layouts
+from probes.tcp_retransmit.sockdiag import decode_endpoints
 from probes.tcp_retransmit.tallies import Tally, decode_key
 
 if TYPE_CHECKING:
@@ -46,9 +38,10 @@ LOSSES = (
     ("connections", "connecting_full"),
     ("connections", "unexplained_full"),
     ("probes", "map_full"),
+    ("segments", "map_full"),
 )
-_ENDPOINTS = struct.Struct("=16s16sHHI")
 _UNEXPLAINED = struct.Struct("=QQQII")
+_OWNER = struct.Struct("=QII")
 
 
 @dataclass(slots=True)
@@ -131,6 +124,14 @@ class RetransmitProgram:
                 found.append(_abandoned(key, at, socket, User(pid, since)))
         return found
 
+    def closed_by(self, endpoints: bytes) -> User | None:
+        """Who used a connection that has closed a moment ago; it can be asked once."""
+        raw = self._bpf.map("closed_flows").take(endpoints)
+        if raw is None:
+            return None
+        since, pid, _ = _OWNER.unpack(raw)
+        return User(pid, since)
+
     def produced(self) -> tuple[tuple[str, int], ...]:
         """By stream."""
         *streams, runs = self._bpf.produced()
@@ -160,8 +161,5 @@ class RetransmitProgram:
 
 def _abandoned(key: bytes, at_ns: int, socket: int, user: User) -> Record:
     """A record like the kernel's own, from an entry of `unexplained`."""
-    source, destination, source_port, destination_port, _ = _ENDPOINTS.unpack(key)
-    connection = Connection(
-        address_text(source), source_port, address_text(destination), destination_port
-    )
-    return Record(at_ns, Kind.CONNECT_FAILED, 0, Flow(socket, user, connection))
+    flow = Flow(socket, user, decode_endpoints(key))
+    return Record(at_ns, Kind.CONNECT_FAILED, 0, flow)

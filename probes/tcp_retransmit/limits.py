@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from engine.config.model import Section
+from probes.tcp_retransmit.sockets import Looking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,7 @@ _NAMES = {
     "flows_limit": "flows",
     "connecting_limit": "connecting",
     "unexplained_limit": "unexplained",
+    "closed_limit": "closed",
     "recovering_limit": "recovering",
     "tallies_limit": "tallies",
     "ring_pages": "ring_pages",
@@ -33,9 +35,28 @@ class LimitSettings(Section):
     flows_limit: _Limit | None = None
     connecting_limit: _Limit | None = None
     unexplained_limit: _Limit | None = None
+    closed_limit: _Limit | None = None
     recovering_limit: _Limit | None = None
     tallies_limit: _Limit | None = None
     ring_pages: _Limit | None = None
+    sock_diag_interval_seconds: Annotated[float, Field(ge=0)] | None = None
+    sock_diag_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    detail_limit: Annotated[int, Field(strict=True, ge=0)] | None = None
+
+
+def looking_from_settings(settings: Mapping[str, object]) -> Looking:
+    """How often sockets are listed; what is not set keeps the default."""
+    names = {
+        "sock_diag_interval_seconds": "interval_seconds",
+        "sock_diag_share": "share",
+        "detail_limit": "detail_limit",
+    }
+    chosen = {
+        own: value
+        for name, own in names.items()
+        if isinstance(value := settings.get(name), int | float)
+    }
+    return Looking(**chosen)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +68,7 @@ class Limits:
     processes: processes that use TCP. flows: sockets with a retransmit in about 30 s.
     connecting: sockets between SYN and its answer; four full backlogs (somaxconn 4,096).
     unexplained: connects that ended and of which no error was told yet, in about 10 s.
+    closed: sockets that closed between two polls; the oldest is forgotten when there are more.
     recovering: sockets that repair a loss right now. tallies: 30 for a process at most, a thousand
     processes that connect. ring_pages: 256 KiB is 3,276 records (80 bytes each with the ring's own
     header) between two polls.
@@ -57,6 +79,7 @@ class Limits:
     flows: int = 16_384
     connecting: int = 16_384
     unexplained: int = 8_192
+    closed: int = 16_384
     recovering: int = 16_384
     tallies: int = 32_768
     ring_pages: int = 64
@@ -86,6 +109,7 @@ class Limits:
             "FLOWS_LIMIT": self.flows,
             "CONNECTING_LIMIT": self.connecting,
             "UNEXPLAINED_LIMIT": self.unexplained,
+            "CLOSED_LIMIT": self.closed,
             "RECOVERING_LIMIT": self.recovering,
             "TALLIES_LIMIT": self.tallies,
             "RING_PAGES": self.ring_pages_rounded,

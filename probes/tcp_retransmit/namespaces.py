@@ -92,22 +92,13 @@ def may_enter() -> bool:
     return bool(outcome)
 
 
-def socket_inodes(pid: int) -> set[int]:
-    """Inodes of the sockets that a process holds; empty when it is gone or closed to us."""
-    inodes: set[int] = set()
+def socket_inodes(pid: int) -> dict[int, str]:
+    """Sockets that a process holds, by inode, with a link to each; empty when closed to us."""
+    inodes: dict[int, str] = {}
     with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
                 target = os.readlink(entry.path)  # noqa: PTH115 - thousands in a scan
                 if target.startswith("socket:["):
-                    inodes.add(int(target[8:-1]))
+                    inodes[int(target[8:-1])] = entry.path
     return inodes
-
-
-def loss_probes(netstat: str) -> int | None:
-    """TCPLossProbes of a /proc/PID/net/netstat text, None where the kernel has no such counter."""
-    lines = [line.split() for line in netstat.splitlines() if line.startswith("TcpExt:")]
-    for names, values in zip(lines[::2], lines[1::2], strict=False):
-        if "TCPLossProbes" in names:
-            return int(values[names.index("TCPLossProbes")])
-    return None

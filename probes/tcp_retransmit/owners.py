@@ -11,9 +11,10 @@ from engine.readings import Process
 from probes.tcp_retransmit import namespaces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from probes.tcp_retransmit.flow import Connection, User
+    from probes.tcp_retransmit.holding import Holding
     from probes.tcp_retransmit.sockdiag import TcpSocket
 
 # How many flushes the owner of a dead process's sockets is remembered: TCP goes on for it.
@@ -116,26 +117,8 @@ class Owners:
         self._graves.setdefault(owner.process.pid, []).append((owner, until))
 
 
-def holders(inodes: set[int], pids: Iterable[int]) -> dict[int, Process]:
-    """Which process holds each socket inode.
-
-    A socket that was inherited over fork has several holders; the oldest process, the one that
-    forked, is taken.
-    """
-    found: dict[int, Process] = {}
-    running = [process for process in map(Procfs().identify, pids) if process is not None]
-    missing = set(inodes)
-    for process in sorted(running, key=lambda process: (process.start_ticks, process.pid)):
-        if not missing:
-            break
-        held = missing & namespaces.socket_inodes(process.pid)
-        found.update(dict.fromkeys(held, process))
-        missing -= held
-    return found
-
-
 def connections_by_process(
-    sockets: Mapping[int, list[TcpSocket]], holding: Mapping[int, Process]
+    sockets: Mapping[int, list[TcpSocket]], holding: Holding
 ) -> dict[Connection, Process]:
     """Owners of connections; one that two namespaces share with different owners has none."""
     found: dict[Connection, Process] = {}

@@ -1,9 +1,7 @@
 """`tcp_retransmit`: retransmits, connects, resets and segments of TCP, owned by process.
 
-Metrics: tcp_retrans_total, tcp_retrans_probes_total, tcp_retrans_segments_total,
-tcp_segments_out_total, tcp_loss_probes_total, tcp_connect_seconds, tcp_connect_failures_total,
-tcp_resets_total. Events: tcp_retransmit, tcp_loss_probe, tcp_connect_failed and tcp_reset with
-comm, src, sport, dst, dport.
+Metrics and events: README.md. The kernel half counts retransmits, connects and resets; sockets.py
+reads what `tcp_info` and the kernel's own counters tell.
 """
 
 from __future__ import annotations
@@ -18,12 +16,12 @@ from engine.readings import Count, Gone, ProbeStatus, Produced, Watched
 from probes.bpf import capabilities
 from probes.bpf.errors import UnavailableError
 from probes.tcp_retransmit import namespaces
+from probes.tcp_retransmit.check import UNSEEN
 from probes.tcp_retransmit.incidents import event
 from probes.tcp_retransmit.kernel import RetransmitProgram
-from probes.tcp_retransmit.limits import Limits, LimitSettings
+from probes.tcp_retransmit.limits import Limits, LimitSettings, looking_from_settings
 from probes.tcp_retransmit.namespaces import shared_namespaces
 from probes.tcp_retransmit.owners import Owners
-from probes.tcp_retransmit.segments import OUT, RETRANSMITTED
 from probes.tcp_retransmit.sockets import LOSS_PROBES, Sockets
 from probes.tcp_retransmit.tallies import (
     ABANDONED,
@@ -33,17 +31,18 @@ from probes.tcp_retransmit.tallies import (
     histogram_names,
     other_counts,
 )
+from probes.tcp_retransmit.totals import COUNTERS as TOTALS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.readings import ProbeOptions, Process, Reading
+    from engine.readings import Pairs, ProbeOptions, Process, Reading
     from probes.tcp_retransmit.flow import Connection, Flow, Record, User
     from probes.tcp_retransmit.owners import Owner
     from probes.tcp_retransmit.tallies import Tally
 
 METRIC, PROBES = "tcp_retrans_total", "tcp_retrans_probes_total"
-COUNTERS = tuple((name, ()) for name in (METRIC, PROBES, RETRANSMITTED, OUT))
+COUNTERS: tuple[tuple[str, Pairs], ...] = ((METRIC, ()), (PROBES, ()), *TOTALS)
 _PENDING_LIMIT = 2_000  # events that wait for the next look at sock_diag
 # Owners found in sock_diag are asked for again after so many flushes without use.
 _FOUND_FLUSHES = 30
@@ -78,6 +77,9 @@ class TcpRetransmitProbe:
             self._status = error.status(self.name)
             return self._status
         self._trust_pids = capabilities.sees_kernel_pids()
+        self._sockets = Sockets(self._owners, looking_from_settings(options.settings))
+        self._sockets.closed_by = self._closed_by
+        self._sockets.meet = self._meet
         self._keep(self._sockets.scan_all())
         self._status = self._present_status()
         return self._status
@@ -145,6 +147,11 @@ class TcpRetransmitProbe:
             self._meet(user.pid)
         return self._owners.at(user)
 
+    def _closed_by(self, endpoints: bytes) -> Process | None:
+        user = None if self._program is None else self._program.closed_by(endpoints)
+        owner = None if user is None else self._user(user)
+        return None if owner is None else owner.process
+
     def _owner(self, flow: Flow) -> Owner | None:
         owner = self._user(flow.user)
         if owner is None and flow.connection in self._found:
@@ -157,8 +164,11 @@ class TcpRetransmitProbe:
         """The kernel's counters."""
         if self._program is None:
             return Produced(self.name)
-        unheard = (("segments", "broadcast_lost"), self._sockets.overflows)
-        losses = (*self._program.lost(), unheard)
+        segments = (
+            (("segments", "broadcast_lost"), self._sockets.overflows),
+            (("segments", UNSEEN), self._sockets.check.difference[UNSEEN]),
+        )
+        losses = (*self._program.lost(), *segments)
         return Produced(self.name, self._program.produced(), losses, self._program.map_use())
 
     def collect(self) -> None:

@@ -20,13 +20,14 @@
  * the local ports that Linux gives to a destination; processes, those that use TCP; flows, sockets
  * with a retransmit within three flushes; connecting, sockets between SYN and its answer, as many as
  * a listening socket's backlog and more; unexplained, connects that ended within about a flush and
- * of which nobody has said why yet; recovering, sockets that repair a loss at this moment; tallies,
+ * of which nobody has said why yet; closed_flows, owners of sockets that closed within about half a
+ * second, the oldest forgotten first; recovering, sockets that repair a loss at this moment; tallies,
  * 30 a process at most, of those that connected or were reset within three flushes; records, 72 bytes
  * each in the ring, between two polls. probes/tcp_retransmit/limits.py has the numbers.
  *
  * Defines: SKB_*, STATE_*, SEND_*, RESET_*, SENT_RESET_*, ERROR_*, CONGESTION_* offsets from the
  * format files; OWNERS_LIMIT, PROCESSES_LIMIT, FLOWS_LIMIT, CONNECTING_LIMIT,
- * UNEXPLAINED_LIMIT, RECOVERING_LIMIT, TALLIES_LIMIT, RING_PAGES.
+ * UNEXPLAINED_LIMIT, CLOSED_LIMIT, RECOVERING_LIMIT, TALLIES_LIMIT, RING_PAGES.
  */
 
 #define TCP 6
@@ -53,7 +54,7 @@
 enum { HITS, EVENTS, CONNECTIONS, RUNS };
 enum {
 	FLOWS_FULL, RING_FULL, OWNERS_FULL, PROCESSES_FULL, TALLIES_FULL, CONNECTING_FULL,
-	UNEXPLAINED_FULL, RECOVERING_FULL, REASONS
+	UNEXPLAINED_FULL, RECOVERING_FULL, CLOSED_FULL, REASONS
 };
 
 /* What a tally counts, the order of tallies.py: 28 buckets of connect times, then these. */
@@ -137,12 +138,13 @@ struct tally {
 	u64 sum_ns;
 };
 
-SW_COUNTERS(4, 8);
+SW_COUNTERS(4, 9);
 SW_HASH(owners, u64, struct owner, OWNERS_LIMIT);
 SW_HASH(processes, u32, struct process, PROCESSES_LIMIT);
 SW_HASH(flows, struct flow, struct hits, FLOWS_LIMIT);
 SW_HASH(connecting, u64, struct connecting, CONNECTING_LIMIT);
 SW_HASH(unexplained, struct endpoints, struct failed, UNEXPLAINED_LIMIT);
+SW_LRU_HASH(closed_flows, struct endpoints, struct owner, CLOSED_LIMIT);
 SW_HASH(recovering, u64, u32, RECOVERING_LIMIT);
 SW_HASH(tallies, struct tally_key, struct tally, TALLIES_LIMIT);
 /* What this CPU did last: one slot each, because what follows comes right after it, here. */
@@ -399,6 +401,22 @@ static inline void give_up(void *ctx, u64 socket, struct connecting *began)
 #endif
 }
 
+/* Its last figures follow by sock_diag, which no longer knows whose it was. */
+static inline void remember_closed(void *ctx, struct owner *owner)
+{
+	struct endpoints where = {};
+	struct owner last = {};
+
+	last.since_ns = owner->since_ns;
+	last.pid = owner->pid;
+	sw_read_kernel(&where.source, 16, ctx + STATE_SADDR_V6_OFFSET);
+	sw_read_kernel(&where.destination, 16, ctx + STATE_DADDR_V6_OFFSET);
+	sw_read_kernel(&where.source_port, 2, ctx + STATE_SPORT_OFFSET);
+	sw_read_kernel(&where.destination_port, 2, ctx + STATE_DPORT_OFFSET);
+	if (sw_update(closed_flows, &where, &last))
+		sw_count(sw_lost, CLOSED_FULL);
+}
+
 int on_state(void *ctx)
 {
 	u64 socket = 0;
@@ -449,6 +467,8 @@ int on_state(void *ctx)
 		closed->socket = socket;
 		closed->owner.since_ns = owner->since_ns;
 		closed->owner.pid = owner->pid;
+		if (before != SYN_SENT)
+			remember_closed(ctx, &closed->owner);
 	}
 	sw_delete(owners, &socket);
 #ifdef CONGESTION_SKADDR_OFFSET

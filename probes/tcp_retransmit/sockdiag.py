@@ -9,10 +9,11 @@ from __future__ import annotations
 import errno
 import socket
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from probes.tcp_retransmit.flow import Connection, address_text
+from probes.tcp_retransmit.tcpinfo import TcpInfo
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,22 +35,38 @@ _HEADER = struct.Struct("=IHHII")
 # family, state, timer, retrans, sport, dport, src, dst, interface, cookie, expires, rqueue,
 # wqueue, uid, inode
 _MESSAGE = struct.Struct("=BBBB2s2s16s16sIQIIIII")
-_TOTAL_RETRANS_OFFSET, _SEGS_OUT_OFFSET = 100, 136
+_ATTRIBUTE = struct.Struct("=HH")
+ENDPOINTS = struct.Struct("=16s16sHHI")
 _V4_MAPPED = bytes(10) + b"\xff\xff"
 
 
 @dataclass(frozen=True, slots=True)
 class TcpSocket:
-    """`cookie` never repeats in a namespace; `inode` is 0 once no process holds the socket.
+    """One connection. `cookie` never repeats in a namespace; `inode` is 0 once nobody holds it.
 
-    `retransmitted_segments`, `segments_out`: tcpi_total_retrans and tcpi_segs_out.
+    `endpoints`: addresses of 16 bytes and ports, as the kernel side of the probe writes them.
+    `unread_bytes`: arrived and not read by the process. `info`: the rest.
     """
 
-    connection: Connection
+    endpoints: bytes
     inode: int
     cookie: int
-    retransmitted_segments: int
-    segments_out: int
+    state: int
+    unread_bytes: int
+    info: TcpInfo
+
+    @property
+    def connection(self) -> Connection:
+        """The 4-tuple as text, which takes longer than all of the rest."""
+        return decode_endpoints(self.endpoints)
+
+
+def decode_endpoints(raw: bytes) -> Connection:
+    """`struct endpoints` of program.bpf.c."""
+    source, destination, source_port, destination_port, _ = ENDPOINTS.unpack(raw)
+    return Connection(
+        address_text(source), source_port, address_text(destination), destination_port
+    )
 
 
 def tcp_sockets() -> list[TcpSocket]:
@@ -128,33 +145,21 @@ def parse_dump(data: bytes) -> tuple[list[TcpSocket], bool]:
 
 def parse_message(body: bytes) -> TcpSocket:
     """One struct inet_diag_msg and its attributes."""
-    family, _, _, _, sport, dport, source, destination, _, cookie, *_, inode = _MESSAGE.unpack_from(
-        body
+    family, state, _, _, sport, dport, source, destination, _, cookie, _, unread, _, _, inode = (
+        _MESSAGE.unpack_from(body)
     )
     if family == socket.AF_INET:
         source, destination = _V4_MAPPED + source[:4], _V4_MAPPED + destination[:4]
-    retransmitted, out = _tcp_info(body, _MESSAGE.size)
-    connection = Connection(
-        address_text(source),
-        int.from_bytes(sport, "big"),
-        address_text(destination),
-        int.from_bytes(dport, "big"),
+    endpoints = ENDPOINTS.pack(
+        source, destination, int.from_bytes(sport, "big"), int.from_bytes(dport, "big"), 0
     )
-    return TcpSocket(connection, inode, cookie, retransmitted, out)
+    return TcpSocket(endpoints, inode, cookie, state, unread, _tcp_info(body, _MESSAGE.size))
 
 
-def _tcp_info(body: bytes, at: int) -> tuple[int, int]:
+def _tcp_info(body: bytes, at: int) -> TcpInfo:
     while at + 4 <= len(body):
-        length, kind = struct.unpack_from("=HH", body, at)
+        length, kind = _ATTRIBUTE.unpack_from(body, at)
         if kind == _INET_DIAG_INFO:
-            info = body[at + 4 : at + length]
-            return _u32(info, _TOTAL_RETRANS_OFFSET), _u32(info, _SEGS_OUT_OFFSET)
+            return TcpInfo(body[at + 4 : at + length])
         at += max((length + 3) & ~3, 4)
-    return 0, 0
-
-
-def _u32(info: bytes, offset: int) -> int:
-    """A counter of tcp_info; 0 where the kernel's structure ends before it."""
-    if offset + 4 > len(info):
-        return 0
-    return int(struct.unpack_from("=I", info, offset)[0])
+    return TcpInfo()

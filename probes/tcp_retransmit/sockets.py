@@ -1,61 +1,91 @@
-"""The user-space half: sockets that existed before, segments, loss probes, by namespace."""
+"""The user-space half: sockets that exist, by namespace, with their figures and their owners."""
 
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
+import time
 from typing import TYPE_CHECKING
 
 from engine.aggregate.procfs import Procfs
-from engine.readings import Count
-from probes.tcp_retransmit import namespaces, owners, sockdiag
-from probes.tcp_retransmit.segments import Segments
+from engine.readings import Count, Level
+from probes.tcp_retransmit import mib, namespaces, owners, sockdiag
+from probes.tcp_retransmit.check import Check
+from probes.tcp_retransmit.gauges import Gauges
+from probes.tcp_retransmit.holding import Holding
+from probes.tcp_retransmit.totals import Totals
+from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterator, Mapping
 
-    from engine.readings import Process
+    from engine.readings import Process, Reading
     from probes.tcp_retransmit.flow import Connection
     from probes.tcp_retransmit.owners import Owner, Owners
     from probes.tcp_retransmit.sockdiag import TcpSocket
 
-LOSS_PROBES = "tcp_loss_probes_total"
+LOSS_PROBES, KERNEL = "tcp_loss_probes_total", "tcp_kernel_total"
+LOOK_SECONDS = "tcp_look_seconds"
+# Each so many looks ask every namespace of the node: a process that only receives, where nobody
+# connects or sends, is met then.
+_DISCOVER = 6
+# Dead namespaces are looked for each time that so many more are remembered.
+_SLACK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """How often sockets are listed: not before `interval_seconds`, and never so often that it takes
+    more than `share` of one CPU. `detail_limit`: connections told one by one.
+    """  # noqa: D205 - one sentence
+
+    interval_seconds: float = 0.0
+    share: float = 0.005
+    detail_limit: int = 20
 
 
 class Sockets:
     """Asks each network namespace that an owner lives in.
 
     `overflows`: times that the kernel dropped destroy messages; a closing socket's tail may have
-    been among them. `refused`: namespaces that could not be entered at the last look.
+    been among them. `refused`: namespaces that could not be entered at the last look. `check`: what
+    the kernel counted and sockets did not.
     """
 
-    def __init__(self, known: Owners) -> None:
+    def __init__(self, known: Owners, looking: Looking | None = None) -> None:
         self._owners = known
-        self._segments = Segments()
+        self._looking = looking or Looking()
+        self._totals = Totals()
+        self._gauges = Gauges(self._looking.detail_limit)
+        self._holding = Holding()
+        self._mib = mib.Namespaces()
         self._listeners: dict[int, socket.socket] = {}
         self._representative: dict[int, Process] = {}
-        self._probes: dict[int, int] = {}
         self._by_connection: dict[tuple[int, Connection], Process] = {}
-        self._holding: dict[int, Process] = {}
+        self._most = _SLACK
+        self._next_look = 0.0
+        self._look_seconds = 0.0
+        self._looks = 0
+        self.meet: Callable[[int], None] = lambda _pid: None
+        self.closed_by: Callable[[bytes], Process | None] = lambda _endpoints: None
+        self.check = Check()
         self.overflows = 0
         self.refused = 0
 
     def scan_all(self) -> dict[Connection, Process]:
         """Every namespace of the node once: owners of the connections that exist now.
 
-        Their segments count from here.
+        Their figures count from here.
         """
         pids = Procfs().pids()
         everywhere = namespaces.namespaces_of(pids)
         found, self.refused = namespaces.visit(everywhere, sockdiag.tcp_sockets)
-        self._segments.baseline(found)
-        inodes = {each.inode for listed in found.values() for each in listed} - {0}
-        self._holding.update(owners.holders(inodes, pids))
+        self._totals.baseline(found)
+        self._holding.learn(_inodes(found), pids)
         for namespace, pid in everywhere.items():
-            total = _netstat(pid)
-            if total is not None:
-                self._probes[namespace] = total
+            values = mib.read(pid)
+            if values is not None:
+                self._mib.baseline(namespace, values)
         return owners.connections_by_process(found, self._holding)
 
     def find(self, wanted: set[Connection]) -> dict[Connection, Process]:
@@ -66,8 +96,8 @@ class Sockets:
             namespace: [each for each in listed if each.connection in wanted]
             for namespace, listed in found.items()
         }
-        inodes = {each.inode for listed in cut.values() for each in listed} - {0}
-        return owners.connections_by_process(cut, owners.holders(inodes, pids))
+        self._holding.learn(_inodes(cut), pids)
+        return owners.connections_by_process(cut, self._holding)
 
     def remember(self, namespace: int, connection: Connection, process: Process) -> None:
         """A retransmit told who owns a connection: of use if it closes before it is listed."""
@@ -78,7 +108,8 @@ class Sockets:
         for namespace, listener in list(self._listeners.items()):
             heard, overflows = sockdiag.read_destroyed(listener)
             self.overflows += overflows
-            self._segments.close(namespace, heard, self._owner_of)
+            self._totals.close(namespace, heard, self._owner_of_closed)
+            self.check.close(namespace, heard, overflows)
             if not self._is_alive(namespace):
                 listener.close()
                 del self._listeners[namespace]
@@ -93,24 +124,54 @@ class Sockets:
                 return True
         return False
 
-    def collect(self) -> list[Count]:
-        """Segments by owner and loss probes by namespace since the last call."""
+    def collect(self) -> Iterator[Reading]:
+        """Figures by owner and by namespace since the last call."""
         living = self._namespaces()
-        found, self.refused = namespaces.visit(
-            {inode: owner.process.pid for inode, owner in living.items()}, self._ask
-        )
-        self._hold(found)
-        self.poll()
-        for namespace, listed in found.items():
-            self._segments.see(namespace, listed, self._owner_of)
+        if time.monotonic() >= self._next_look:
+            began = time.monotonic()
+            yield from self._look(living)
+            self._look_seconds = time.monotonic() - began
+            pause = max(self._looking.interval_seconds, self._look_seconds / self._looking.share)
+            self._next_look = began + pause
+        else:
+            self.poll()
         for namespace in set(self._representative) - set(living):
-            self._segments.forget(namespace)
+            self._totals.forget(namespace)
+            self.check.forget(namespace)
             self._representative.pop(namespace)
         self._by_connection.clear()
-        return [*self._segments.drain(), *self._loss_probes(living)]
+        yield from self._totals.drain()
+        yield from self._gauges.levels()
+        comm_of = {owner.process: owner.comm for owner in self._owners.all()}
+        yield from self._gauges.events(comm_of)
+        yield from self._of_namespaces(living)
+        yield Level(LOOK_SECONDS, None, self._look_seconds)
+
+    def _look(self, living: Mapping[int, Owner]) -> Iterator[Reading]:
+        """List all sockets of the owners' namespaces, in each after its counters."""
+        asked = {inode: owner.process.pid for inode, owner in living.items()}
+        if self._looks % _DISCOVER == 0:
+            asked = {**namespaces.namespaces_of(Procfs().pids()), **asked}
+        self._looks += 1
+        found, self.refused = namespaces.visit(asked, self._ask)
+        listed = {namespace: sockets for namespace, (_, sockets) in found.items()}
+        self._holding.refresh(_inodes(listed), [owner.process.pid for owner in self._owners.all()])
+        for holder in self._holding.processes():
+            if self._owners.of(holder) is None:
+                self.meet(holder.pid)
+        self.poll()
+        owned = []
+        for namespace, (counters, sockets) in found.items():
+            self._totals.see(namespace, sockets, self._owner_of)
+            yield from self.check.see(namespace, counters, sockets)
+            for each in sockets:
+                process = self._totals.owner(namespace, each.cookie)
+                if process is not None:
+                    owned.append((namespace, process, each))
+        self._gauges.look(owned)
 
     def _namespaces(self) -> dict[int, Owner]:
-        """Namespaces with their oldest living owner, who also stands for its loss probes."""
+        """Namespaces with their oldest living owner, who also stands for what is theirs."""
         living: dict[int, Owner] = {}
         for owner in self._owners.all():
             if owner.namespace and owner.runs():
@@ -118,44 +179,40 @@ class Sockets:
                 self._representative.setdefault(owner.namespace, owner.process)
         return living
 
-    def _ask(self) -> list[TcpSocket]:
+    def _ask(self) -> tuple[dict[str, int], list[TcpSocket]]:
         here = namespaces.network_namespace("thread-self") or 0
         if here not in self._listeners:
             with contextlib.suppress(OSError):  # a kernel before 4.4: tails are lost
                 self._listeners[here] = sockdiag.open_destroy_listener()
-        return sockdiag.tcp_sockets()
-
-    def _hold(self, found: dict[int, list[TcpSocket]]) -> None:
-        """Learn who holds inodes that are new; forget those that no longer exist."""
-        present = {each.inode for listed in found.values() for each in listed} - {0}
-        self._holding = {i: who for i, who in self._holding.items() if i in present}
-        missing = present - set(self._holding)
-        if missing:
-            pids: Iterable[int] = [owner.process.pid for owner in self._owners.all()]
-            self._holding.update(owners.holders(missing, pids))
+        return mib.read("thread-self") or {}, sockdiag.tcp_sockets()
 
     def _owner_of(self, namespace: int, each: TcpSocket) -> Process | None:
         process = self._holding.get(each.inode)
-        if process is None:
+        if process is None and self._by_connection:
             process = self._by_connection.get((namespace, each.connection))
         owner = None if process is None else self._owners.of(process)
         return None if owner is None else owner.process
 
-    def _loss_probes(self, living: dict[int, Owner]) -> list[Count]:
+    def _owner_of_closed(self, namespace: int, each: TcpSocket) -> Process | None:
+        return self._owner_of(namespace, each) or self.closed_by(each.endpoints)
+
+    def _of_namespaces(self, living: Mapping[int, Owner]) -> Iterator[Count]:
         """The node's own namespace, which many tasks share, counts for the node alone."""
         shared = namespaces.shared_namespaces()
-        counts = []
         for namespace, owner in living.items():
-            total = _netstat(owner.process.pid)
-            if total is None:
+            values = mib.read(owner.process.pid)
+            if values is None:
                 continue
-            # A namespace that was not there when the agent started counts from 0.
-            delta = total - self._probes.get(namespace, 0)
-            self._probes[namespace] = total
-            if delta > 0:
-                process = None if namespace in shared else owner.process
-                counts.append(Count(LOSS_PROBES, process, float(delta)))
-        return counts
+            process = None if namespace in shared else owner.process
+            grown = self._mib.grow(namespace, values)
+            if grown.get(mib.LOSS_PROBES):
+                yield Count(LOSS_PROBES, process, float(grown[mib.LOSS_PROBES]))
+            for name in mib.TOLD:
+                if name in grown:
+                    yield Count(KERNEL, process, float(grown[name]), (("counter", name),))
+        if len(self._mib) > self._most:
+            self._mib.keep(set(namespaces.namespaces_of(Procfs().pids())))
+            self._most = len(self._mib) + _SLACK
 
     def close(self) -> None:
         """Let go of every namespace."""
@@ -164,9 +221,5 @@ class Sockets:
         self._listeners.clear()
 
 
-def _netstat(pid: int) -> int | None:
-    try:
-        text = Path(f"/proc/{pid}/net/netstat").read_text(encoding="ascii")
-    except OSError:
-        return None
-    return namespaces.loss_probes(text)
+def _inodes(found: Mapping[int, list[TcpSocket]]) -> set[int]:
+    return {each.inode for listed in found.values() for each in listed} - {0}

@@ -3,7 +3,8 @@
     connect ADDRESS PORT        blocks; answers the seconds it took, or the error's name
     impatient ADDRESS PORT S    gives up after S seconds
     send N                      N bytes on the newest connection
-    pass                        hands the newest connection to a child by SCM_RIGHTS, which sends
+    stuff                       as much as fits, to a peer that does not read
+    pass N                      hands the newest connection to a child by SCM_RIGHTS, which sends
     fork N                      a forked child sends N bytes on the newest connection
     close                       closes the newest connection
 Each command is answered with one line.
@@ -57,6 +58,15 @@ def send_all(connection: socket.socket, count: int) -> None:
         connection.sendall(bytes(min(1 << 14, count - at)))
 
 
+def stuff(sockets: list[socket.socket], _count: str) -> str:
+    sockets[-1].setblocking(False)
+    try:
+        while True:
+            sockets[-1].send(bytes(1 << 14))
+    except BlockingIOError:
+        return "full"
+
+
 def fork(sockets: list[socket.socket], count: str) -> str:
     child = os.fork()
     if child == 0:
@@ -90,6 +100,7 @@ COMMANDS: dict[str, Callable[..., str]] = {
     "connect": connect,
     "impatient": connect,
     "send": send,
+    "stuff": stuff,
     "fork": fork,
     "pass": hand_on,
     "close": close,

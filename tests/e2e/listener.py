@@ -1,4 +1,4 @@
-"""Accepts connections at ADDRESS PORT and reads all that comes, or, with `rude`, nothing.
+"""Accepts connections at ADDRESS PORT and reads all that comes; `deaf` and `rude` read nothing.
 
 `rude` waits for data, leaves it unread and closes: the kernel then resets the connection. The total
 read is printed for each line on standard input.
@@ -17,7 +17,7 @@ def main() -> None:
     address, port, *rest = sys.argv[1:]
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listener = socket.create_server((address, int(port)), family=family, backlog=100)
-    take = rude if rest == ["rude"] else read
+    take = {"rude": rude, "deaf": deaf}[rest[0]] if rest else read
     threading.Thread(target=accept, args=(listener, take), daemon=True).start()
     print("listening", flush=True)
     for _ in sys.stdin:
@@ -33,6 +33,11 @@ def accept(listener: socket.socket, take: object) -> None:
 def read(connection: socket.socket) -> None:
     while data := connection.recv(1 << 16):
         TOTAL[0] += len(data)
+
+
+def deaf(connection: socket.socket) -> None:
+    threading.Event().wait()
+    connection.close()
 
 
 def rude(connection: socket.socket) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.aggregate.procfs import Procfs
-from engine.readings import Count, Event, ProbeOptions, Process
-from probes.tcp_retransmit import layouts
+from engine.readings import Count, Event, Level, ProbeOptions, Process
+from probes.tcp_retransmit import layouts, namespaces
 from probes.tcp_retransmit.probe import TcpRetransmitProbe
 
 if TYPE_CHECKING:
@@ -39,7 +39,9 @@ class Watcher:
         self.readings: list[Reading] = []
 
     def start(self, **settings: object) -> None:
-        status = self.probe.start(ProbeOptions(settings=settings), self.readings.append)
+        status = self.probe.start(
+            ProbeOptions(settings={"sock_diag_share": 1.0, **settings}), self.readings.append
+        )
         assert status.state == "attached", status
 
     def total(self, process: Process, metric: str, labels: Pairs | None = None) -> float:
@@ -317,6 +319,80 @@ def test_a_socket_belongs_to_whoever_sends_on_it_after_fork_and_after_passing_it
     finally:
         for owner in owners:
             os.kill(owner.pid, signal.SIGKILL)
+
+
+def test_bytes_are_those_that_the_programs_sent_and_read_whatever_was_lost(
+    netns_pair: Any, watcher: Watcher, dial: Callable[..., Dialer], listen: Callable[..., Dialer]
+) -> None:
+    watcher.start()
+    server = listen()
+    client = dial()
+    client("connect", netns_pair.addresses[1], PORT)
+    watcher.probe.collect()
+    _lossy(netns_pair)
+    client("send", 5_000_001)
+    _until_quiet(netns_pair, watcher)
+    for _ in range(6):  # a process that only receives is met at one look in six
+        watcher.probe.collect()
+    assert netns_pair.counter(0, "TcpRetransSegs") > 20
+    assert int(server("total")) == 5_000_001
+    assert _bytes(watcher, client, "sent") == 5_000_001
+    assert _bytes(watcher, server, "received") == 5_000_001
+    assert _bytes(watcher, client, "received") == _bytes(watcher, server, "sent") == 0
+    namespace = namespaces.network_namespace(client.process.pid)
+    assert namespace is not None
+    kernel, sockets = watcher.probe._sockets.check.told(namespace)
+    assert kernel == sockets == netns_pair.counter(0, "TcpRetransSegs")
+    assert "tcp_connection" in [kind for kind, _ in watcher.events(client.process)]
+
+
+def test_a_connection_that_lives_between_two_looks_counts_too(
+    netns_pair: Any, watcher: Watcher, dial: Callable[..., Dialer], listen: Callable[..., Dialer]
+) -> None:
+    watcher.start()
+    listen()
+    client = dial()
+    client("connect", netns_pair.addresses[1], PORT)  # makes the namespace known
+    watcher.probe.poll()
+    watcher.probe.collect()
+    for _ in range(3):
+        client("connect", netns_pair.addresses[1], PORT)
+        client("send", 1000)
+        client("close")
+    time.sleep(0.3)
+    watcher.probe.poll()
+    watcher.probe.collect()
+    assert _bytes(watcher, client, "sent") == 3000
+
+
+def test_what_stands_in_queues_and_who_limits_is_told_for_the_process(
+    netns_pair: Any, watcher: Watcher, dial: Callable[..., Dialer], listen: Callable[..., Dialer]
+) -> None:
+    watcher.start()
+    listen("deaf")
+    client = dial()
+    client("connect", netns_pair.addresses[1], PORT)
+    watcher.probe.collect()
+    client("stuff", 0)
+    time.sleep(0.5)
+    watcher.probe.collect()
+    watcher.readings.clear()
+    watcher.probe.collect()
+    levels = {
+        r.metric: r.value
+        for r in watcher.readings
+        if isinstance(r, Level) and r.process == client.process
+    }
+    assert levels["tcp_connections"] == 1
+    assert levels["tcp_unsent_bytes"] > 0
+    time.sleep(0.5)
+    watcher.probe.collect()
+    limited = watcher.total(client.process, "tcp_busy_seconds_total", (("limit", "receiver"),))
+    assert limited > 0
+
+
+def _bytes(watcher: Watcher, who: Dialer, direction: str) -> float:
+    return watcher.total(who.process, "tcp_bytes_total", (("direction", direction),))
 
 
 def test_a_process_in_a_pid_namespace_of_its_own_is_known_by_its_pid_here(

@@ -6,6 +6,9 @@
 
 #define SW_HASH(name, key_type, value_type, entries) \
 	BPF_TABLE("hash", key_type, value_type, name, entries)
+/* Forgets what was not used for longest when it is full (4.10). */
+#define SW_LRU_HASH(name, key_type, value_type, entries) \
+	BPF_TABLE("lru_hash", key_type, value_type, name, entries)
 #define SW_PERCPU_HASH(name, key_type, value_type, entries) \
 	BPF_TABLE("percpu_hash", key_type, value_type, name, entries)
 /* Full, it drops what was used least recently (Linux 4.10). */

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from engine.aggregate.procfs import Procfs
 from engine.readings import ProbeOptions
 from probes.bpf.errors import UnavailableError
 from probes.tcp_retransmit import layouts
 from probes.tcp_retransmit.limits import Limits
-from probes.tcp_retransmit.owners import holders
 from probes.tcp_retransmit.probe import TcpRetransmitProbe
 
 if TYPE_CHECKING:
@@ -71,23 +69,6 @@ def test_a_process_that_ended_unseen_leaves_the_kernels_table() -> None:
         probe.poll()
     assert set(Program.table) == {os.getpid()}
     assert set(probe._newest) == {os.getpid()}
-
-
-def test_of_several_holders_of_a_socket_the_one_that_forked_owns_it() -> None:
-    code = (
-        "import os, socket, sys, time\n"
-        "s = socket.socket()\n"
-        "child = os.fork()\n"
-        "if child: print(child, os.fstat(s.fileno()).st_ino, flush=True)\n"
-        "sys.stdin.read()\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as parent:
-        assert parent.stdout is not None
-        child, inode = map(int, parent.stdout.readline().split())
-        assert holders({inode}, [child, parent.pid]) == {inode: Procfs().identify(parent.pid)}
-        parent.communicate("")
 
 
 @pytest.mark.root

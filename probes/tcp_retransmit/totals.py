@@ -1,4 +1,4 @@
-"""`tcp_retrans_segments_total` and `tcp_segments_out_total`, from tcp_info of each socket.
+"""Counters of tcp_info, summed by owner as they grow: segments, bytes, time busy.
 
 One retransmitted skb can stand for many segments; tcp_info counts segments. A socket's last value
 comes from the kernel's destroy broadcast, so that a socket that closes loses nothing.
@@ -15,30 +15,58 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import TypeAlias
 
-    from engine.readings import Process
+    from engine.readings import Pairs, Process
     from probes.tcp_retransmit.sockdiag import TcpSocket
 
     Key: TypeAlias = tuple[int, int]  # network namespace, socket cookie
     OwnerOf: TypeAlias = Callable[[int, TcpSocket], Process | None]
+    Values: TypeAlias = tuple[int, ...]
 
 RETRANSMITTED, OUT = "tcp_retrans_segments_total", "tcp_segments_out_total"
+BYTES, BUSY = "tcp_bytes_total", "tcp_busy_seconds_total"
 _WRAP = 1 << 32
 
+# Metric, labels, unit's share of one; the order of `values_of`. The first two wrap at 32 bits.
+_SERIES: tuple[tuple[str, Pairs, float], ...] = (
+    (RETRANSMITTED, (), 1.0),
+    (OUT, (), 1.0),
+    (BYTES, (("direction", "sent"),), 1.0),
+    (BYTES, (("direction", "received"),), 1.0),
+    (BUSY, (("limit", "network"),), 1e-6),
+    (BUSY, (("limit", "receiver"),), 1e-6),
+    (BUSY, (("limit", "send_buffer"),), 1e-6),
+)
+COUNTERS = tuple((metric, labels) for metric, labels, _ in _SERIES)
 
-class Segments:
+
+def values_of(each: TcpSocket) -> Values:
+    """A socket's counters now, in the order of COUNTERS."""
+    info = each.info
+    busy, receiver, send_buffer = info.busy_microseconds
+    return (
+        info.retransmitted_segments,
+        info.segments_out,
+        info.bytes_out,
+        info.bytes_in(each.state),
+        max(0, busy - receiver - send_buffer),
+        receiver,
+        send_buffer,
+    )
+
+
+class Totals:
     """Growth of each socket's counters since it was last seen, summed by owner."""
 
     def __init__(self) -> None:
-        self._last: dict[Key, tuple[int, int]] = {}
+        self._last: dict[Key, Values] = {}
         self._owner: dict[Key, Process] = {}
-        self._growth: dict[Process, list[int]] = defaultdict(lambda: [0, 0])
+        self._growth: dict[Process, list[int]] = defaultdict(lambda: [0] * len(_SERIES))
 
     def baseline(self, sockets: Mapping[int, Iterable[TcpSocket]]) -> None:
         """Sockets that are older than the agent count from their present values."""
         for namespace, listed in sockets.items():
             for each in listed:
-                key = (namespace, each.cookie)
-                self._last[key] = (each.retransmitted_segments, each.segments_out)
+                self._last[namespace, each.cookie] = values_of(each)
 
     def owner(self, namespace: int, cookie: int) -> Process | None:
         """Who was seen to hold a socket."""
@@ -57,7 +85,7 @@ class Segments:
     def close(self, namespace: int, sockets: Iterable[TcpSocket], owner_of: OwnerOf) -> None:
         """Sockets that were destroyed, with their last values."""
         for each in sockets:
-            self._add(namespace, each, owner_of)
+            self._add(namespace, each, owner_of, last=True)
             self._last.pop((namespace, each.cookie), None)
             self._owner.pop((namespace, each.cookie), None)
 
@@ -67,24 +95,31 @@ class Segments:
             del self._last[key]
             self._owner.pop(key, None)
 
-    def _add(self, namespace: int, each: TcpSocket, owner_of: OwnerOf) -> None:
+    def _add(
+        self, namespace: int, each: TcpSocket, owner_of: OwnerOf, *, last: bool = False
+    ) -> None:
         key = (namespace, each.cookie)
-        owner = self._owner.get(key) or owner_of(namespace, each)
+        # Whoever holds it now: it may have been handed on. A destroyed one is held by nobody.
+        known = self._owner.get(key)
+        owner = (
+            (known or owner_of(namespace, each)) if last else (owner_of(namespace, each) or known)
+        )
         if owner is None:
             return  # nothing is remembered, so that a later owner gets all of it
         self._owner[key] = owner
-        retransmitted, out = self._last.get(key, (0, 0))
+        now = values_of(each)
+        before = self._last.get(key, (0,) * len(now))
         growth = self._growth[owner]
-        growth[0] += (each.retransmitted_segments - retransmitted) % _WRAP
-        growth[1] += (each.segments_out - out) % _WRAP
-        self._last[key] = (each.retransmitted_segments, each.segments_out)
+        for index, (old, new) in enumerate(zip(before, now, strict=True)):
+            growth[index] += (new - old) % _WRAP if index < 2 else max(0, new - old)
+        self._last[key] = now
 
     def drain(self) -> list[Count]:
         """What grew since the last call. Not counted in the kernel, so of no weight in drift."""
         counts = [
-            Count(metric, owner, float(delta))
+            Count(metric, owner, delta * scale, labels)
             for owner, growth in self._growth.items()
-            for metric, delta in zip((RETRANSMITTED, OUT), growth, strict=True)
+            for (metric, labels, scale), delta in zip(_SERIES, growth, strict=True)
             if delta
         ]
         self._growth.clear()
