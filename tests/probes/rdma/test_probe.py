@@ -50,7 +50,7 @@ class Node:
         return {
             _text(labels): value
             for labels, value in zip(flush.labels, flush.values, strict=True)
-            if not math.isnan(value)  # no staleness markers
+            if labels.name.startswith("rdma_") and not math.isnan(value)  # no staleness markers
         }
 
 
