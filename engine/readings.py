@@ -81,12 +81,14 @@ class Watched:
 
     Makes the task known, so that its counters start with a 0 sample. `metrics` are the counters
     to start: (metric, labels). `library`: the watched library it maps, if that is why it is
-    watched; only then may its process group stand for a task.
+    watched; only then may its process group stand for a task. `parent`: the process that forked it,
+    whose owner is its own if it is gone before it could be asked.
     """
 
     process: Process
     metrics: tuple[tuple[str, Pairs], ...] = ()
     library: str = ""
+    parent: Process | None = None
 
 
 @dataclass(frozen=True, slots=True)

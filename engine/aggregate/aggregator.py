@@ -61,8 +61,8 @@ class Aggregator:
                 self.fold.level(self._group(process), reading)
             case Event(process=process):
                 self._event(probe, reading, process)
-            case Watched(process=process, metrics=metrics, library=library):
-                self._watch(process, metrics, library=bool(library))
+            case Watched(process=process, metrics=metrics, library=library, parent=parent):
+                self._watch(process, metrics, parent, library=bool(library))
             case Told(process=process):
                 self._tell(process, reading)
             case Gone(process=process):
@@ -151,10 +151,17 @@ class Aggregator:
         return found
 
     def _watch(
-        self, process: Process, metrics: Iterable[tuple[str, Pairs]], *, library: bool
+        self,
+        process: Process,
+        metrics: Iterable[tuple[str, Pairs]],
+        parent: Process | None,
+        *,
+        library: bool,
     ) -> None:
         self._renew(process)
         owner = self._owner(process, library=library)
+        if owner == NO_TASK and parent is not None and process in self._owners:
+            owner = self._settle(process, self._owner(parent))
         if process in self._owners:
             self._metrics.setdefault(process, {}).update(dict.fromkeys(metrics))
         if owner.task_id:

@@ -68,7 +68,9 @@ class TaskDirectory:
         """Whether it runs another program since it was read; then `lookup` reads it again."""
         before = self._images.get(process)
         stat = self.procfs.stat(process.pid) if before is not None else None
-        if stat is None or stat.start_ticks != process.start_ticks or stat.image == before:
+        if stat is None or stat.start_ticks != process.start_ticks:
+            return False
+        if not stat.image or stat.image == before:
             return False
         self._owners.pop(process, None)
         return True
@@ -87,8 +89,12 @@ class TaskDirectory:
         stat = self.procfs.stat(process.pid)
         if stat is None or stat.start_ticks != process.start_ticks:
             return None
+        environ = self.procfs.environ(process.pid)
+        if environ is None and self._leaves(process):
+            # Its environment went first; what is left would make another task of it.
+            return None
+        environ = environ or {}
         self._images[process] = stat.image
-        environ = self.procfs.environ(process.pid) or {}
         container = container_of(self.procfs.cgroups(process.pid))
         task_id = (
             _named_task(environ)
@@ -100,6 +106,11 @@ class TaskDirectory:
         rank = next((environ[name] for name in RANK_VARIABLES if environ.get(name)), "")
         container = named(container, environ, self.procfs.root / f"{process.pid}/root")
         return Owner(_bounded(task_id), _bounded(rank) if task_id else "", stat.comm, container)
+
+    def _leaves(self, process: Process) -> bool:
+        """Whether it has given its memory back, and so will not say anything any more."""
+        stat = self.procfs.stat(process.pid)
+        return stat is None or (not stat.memory_bytes and stat.threads <= 1)
 
     def _torch_task(self, process: Process, environ: dict[str, str]) -> str:
         """`torch:ADDR:PORT@START`, START being the job's oldest process on this node.

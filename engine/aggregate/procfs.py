@@ -19,8 +19,10 @@ _ENDED = frozenset("XxZ")
 class Stat:
     """Fields 2 (comm), 3 (state), 5 (pgrp), 20 (num_threads) and 22 (starttime, ticks after boot).
 
+    `memory_bytes`: field 23 (vsize), 0 for a thread of the kernel and once it has let go of all.
     `image`: fields 26 to 28 and 48 to 51, where program and environment lie in memory. They change
-    with each exec, by address randomisation if by nothing else; all 0 where we may not look.
+    with each exec, by address randomisation if by nothing else. b"" where there is nothing to be
+    seen: the main thread ended, or we may not look.
     """
 
     comm: str
@@ -28,6 +30,7 @@ class Stat:
     process_group: int
     threads: int
     start_ticks: int
+    memory_bytes: int = 0
     image: bytes = b""
 
     @property
@@ -59,7 +62,8 @@ class Procfs:
             int(fields[2]),
             int(fields[17]),
             int(fields[19]),
-            b" ".join((*fields[23:26], *fields[45:49])),
+            int(fields[20]) if len(fields) > 20 else 0,
+            b" ".join((*fields[23:26], *fields[45:49])) if fields[25:26] != [b"0"] else b"",
         )
 
     def identify(self, pid: int) -> Process | None:

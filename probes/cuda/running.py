@@ -132,7 +132,7 @@ class Running:
             self._sites.attach(mapped)
         for process in changes.joined:
             self._totals.join(process)
-            self._emit(Watched(process, COUNTERS, RUNTIME))
+            self._emit(Watched(process, COUNTERS, RUNTIME, self._watch.parent(process.pid)))
         if changes.gone:
             for process in changes.gone:
                 self._calls.leave(process)

@@ -218,7 +218,7 @@ class NcclProbe:
         if process not in self._users:
             self._users.add(process)
             self._owners.join(process)
-            self._emit(Watched(process, COUNTERS, LIBRARY))
+            self._emit(Watched(process, COUNTERS, LIBRARY, watch.parent(process.pid)))
 
     def _uses_nccl(self, watch: Subscription, process: Process) -> bool:
         names = (self._mapped[key].name for key in watch.files(process) if key in self._mapped)

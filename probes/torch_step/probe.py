@@ -164,7 +164,7 @@ class TorchStepProbe:
             self._accounts.open_process(process.pid, now)
             waits = self._sees_waits(watch, process)
             counters = report.COUNTERS if waits else report.STEP_COUNTERS
-            self._emit(Watched(process, counters, TORCH))
+            self._emit(Watched(process, counters, TORCH, watch.parent(process.pid)))
         for key in changes.vanished:
             self._sites.detach(key)
 
