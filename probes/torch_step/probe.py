@@ -109,6 +109,8 @@ class TorchStepProbe:
         for pid in threads.keys() - {process.pid for process in watch.processes}:
             watch.look(pid, changes)  # forked from a watched one, so no linker told of it
         self._apply(watch, changes)
+        for process in changes.gone:
+            threads.pop(process.pid, None)  # counted already
         for process in watch.processes:
             self._settle(watch, process, threads.pop(process.pid, {}), now)
         for pid, orphans in threads.items():

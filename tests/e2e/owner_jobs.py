@@ -110,6 +110,14 @@ class Observer:
         """What happens about twice a second."""
         self.probe.poll()
 
+    def attach(self, folder: Path, files: int = 1) -> None:
+        """Poll until so many files below a folder are probed: a poll attaches for so long only."""
+        deadline = time.monotonic() + 20
+        while self.attached(folder) != files:
+            assert time.monotonic() < deadline, self.probe.status()
+            self.flush()
+            time.sleep(0.05)
+
     def flush(self) -> None:
         """Two flushes: a counter's first sample is a 0."""
         for _ in range(2):
@@ -150,8 +158,16 @@ class Observer:
 
     def attached(self, folder: Path) -> int:
         """Files below a folder that carry probes."""
-        sites = self.probe._sites._sites.values()
-        return sum(bool(each.attachments) and each.path.startswith(f"{folder}/") for each in sites)
+        return len(self.files(folder))
+
+    def files(self, folder: Path) -> list[str]:
+        """Their paths."""
+        return [
+            file.path
+            for file in self.probe._sites._files.values()
+            if file.path.startswith(f"{folder}/")
+            and any(site.attachments for site in file.sites.values())
+        ]
 
     def few_attached(self, folder: Path, most: int) -> bool:
         """Poll; whether so many are attached then, or fewer."""
