@@ -40,11 +40,16 @@ def open_files(name: str, proc: Path = PROC) -> Iterator[tuple[str, Image]]:
         elif Path(name).is_file():
             yield name, Image(name)
         else:
-            near = difflib.get_close_matches(name, _names(proc), n=3, cutoff=0.5)
+            near = near_names(name, proc)
             hint = f"did you mean {' or '.join(repr(each) for each in near)}?" if near else (
                 "name a file by its path, with a '/'"
             )  # fmt: skip
             raise StallwatchError(f"no running process maps a file '{name}'\n    hint: {hint}")
+
+
+def near_names(name: str, proc: Path = PROC) -> tuple[str, ...]:
+    """Names of files that running processes map and that are near to a name, the nearest first."""
+    return tuple(difflib.get_close_matches(name, _names(proc), n=3, cutoff=0.6))
 
 
 def _opened(mapped: list[Mapped]) -> Iterator[tuple[str, Image]]:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from probes.elf.exits import find_exits, landing
-from probes.functions.matching import VaguePatternError, match
+from probes.functions.matching import TABLES, VaguePatternError, match
+from probes.functions.search import suggest
+from probes.functions.table import SymbolTable
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from probes.elf.image import Image
     from probes.functions.function import Function
     from probes.functions.table import Match
+
+# The collector waits for a suggestion; with more symbols that takes longer than 0.1 s.
+MAX_SEARCHED = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ def find_places(image: Image, function: Function) -> Places:
         return Places((), "too_many_functions", str(error), "name them more closely")
     functions = sorted((m for m in matches.values() if m.kind == "function"), key=_by_address)
     if not functions:
-        return Places((), *_absence(function, list(matches.values())))
+        return Places((), *_absence(image, function, list(matches.values())))
     if len(functions) > function.most:
         return Places(
             (),
@@ -98,12 +103,12 @@ def _place(image: Image, found: Match, *, timed: bool) -> Place:
     return Place(found.symbol.name, entry, offsets, exits.reason)
 
 
-def _absence(function: Function, others: list[Match]) -> tuple[str, str, str]:
+def _absence(image: Image, function: Function, others: list[Match]) -> tuple[str, str, str]:
     if function.optional:
         return "", "", ""
     name = " ".join(function.symbols)
     if not others:
-        return "symbol_missing", f"it has no {name}", "stallwatch probes find shows what it has"
+        return "symbol_missing", f"it has no {name}", _meant(image, function)
     kind, found = others[0].kind, others[0].symbol.name
     if kind == "data":
         return "not_a_function", f"{found} is data, not a function", ""
@@ -111,3 +116,14 @@ def _absence(function: Function, others: list[Match]) -> tuple[str, str, str]:
         detail = f"{found} is chosen at load time (IFUNC): only its chooser has this name"
         return "not_a_function", detail, "name the variant that is chosen"
     return "symbol_missing", f"it only calls {found}, which another library defines", ""
+
+
+def _meant(image: Image, function: Function) -> str:
+    """What was meant, where that is found out in a moment."""
+    tables = [SymbolTable(image, name) for name in TABLES if name in image.sections]
+    near: tuple[str, ...] = ()
+    if sum(map(len, tables)) <= MAX_SEARCHED:
+        near = suggest(tables, function.symbols[0])[:3]
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    return "stallwatch probes find shows what it has"

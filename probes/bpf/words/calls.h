@@ -167,7 +167,8 @@ static __always_inline u32 call_value_bucket(u64 value)
 {
 	u32 log;
 
-	if (value <= 1)
+	/* A negative number of a signed type, too. */
+	if ((s64)value <= 1)
 		return 0;
 	log = (call_log2(value - 1) >> 1) + 1;
 	return log > SW_CALL_BUCKETS - 1 ? SW_CALL_BUCKETS - 1 : log;
