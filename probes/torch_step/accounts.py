@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from probes.torch_step.thread import NO_STEPS, NO_WAITS, Steps, ThreadState
@@ -16,12 +17,14 @@ class Interval:
     """What a process did since the last look.
 
     `op_ns`: waited, by place in OPERATIONS; its sum is never more than the time that passed.
+    `flight_ns`: how long threads of Gloo waited for data of other ranks, all together.
     """
 
     hits: int = 0
     backwards: int = 0
     op_ns: tuple[Nanoseconds, ...] = NO_WAITS
     steps: tuple[Steps, ...] = NO_STEPS
+    flight_ns: Nanoseconds = 0
 
     @property
     def wait_ns(self) -> Nanoseconds:
@@ -34,18 +37,31 @@ class Interval:
         if total > longest:
             self.op_ns = tuple(part * longest // total for part in self.op_ns)
 
+    def cut_to_flight(self) -> None:
+        """Keep of the waits what Gloo's threads waited for data, those of steps in proportion."""
+        before = self.wait_ns
+        self.bound(self.flight_ns)
+        self.steps = tuple(
+            replace(each, wait_ns=each.wait_ns * self.wait_ns // before) if before else each
+            for each in self.steps
+        )
+
 
 class Accounts:
     """The last seen state of every thread.
 
     Waits of one thread do not overlap: the kernel times the outermost only. Threads of one process
     that wait at the same time would count twice, so that a process' wait is bounded by the time
-    that passed.
+    that passed. In a process that uses Gloo it is also bounded by the time in which Gloo's threads
+    waited for data: while they work themselves, reducing or stuck in a slow send, the rank does
+    not wait for others, though its main thread waits for them.
     """
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], ThreadState] = {}
         self._waited: dict[tuple[int, int], tuple[Nanoseconds, ...]] = {}
+        self._flown: dict[tuple[int, int], Nanoseconds] = {}
+        self._flying: set[int] = set()
         self._settled: dict[int, Nanoseconds] = {}
         self.abandoned_total = 0
 
@@ -56,6 +72,7 @@ class Accounts:
     def close_process(self, pid: int) -> None:
         """A process ended; its threads were closed."""
         self._settled.pop(pid, None)
+        self._flying.discard(pid)
 
     def length(self, pid: int, now: Nanoseconds) -> Nanoseconds:
         """Since the process was settled last."""
@@ -75,8 +92,13 @@ class Accounts:
             if tid in ended:
                 self._seen.pop((pid, tid), None)
                 self._waited.pop((pid, tid), None)
+                self._flown.pop((pid, tid), None)
         if len(threads) > 1 and pid in self._settled:
             interval.bound(self.length(pid, now))
+        if interval.flight_ns:
+            self._flying.add(pid)
+        if pid in self._flying:
+            interval.cut_to_flight()
         if pid in self._settled:
             self._settled[pid] = now
         return interval
@@ -100,4 +122,7 @@ class Accounts:
             total + new - old
             for total, new, old in zip(interval.op_ns, waited, counted, strict=True)
         )
-        self._seen[key], self._waited[key] = state, waited
+        before_flight = self._flown.get(key, 0)
+        flown = max(before_flight, state.flight_ns if now is None else state.flown(now))
+        interval.flight_ns += flown - before_flight
+        self._seen[key], self._waited[key], self._flown[key] = state, waited, flown

@@ -14,6 +14,7 @@ NVTX = "libnvToolsExt.so"
 MARKER = "libstallwatch_step"
 FINALIZE = "c10d::Reducer::finalize_backward"
 WAIT = "c10d::Work::wait"
+_BUFFERS = ("UnboundBuffer", "Buffer")
 
 _FUNCTIONS = (
     Function(
@@ -78,6 +79,18 @@ _FUNCTIONS = (
         ("c10d::ProcessGroupGloo::AsyncWork::AsyncWork",),
         "enter_collective",
         optional=True,
+    ),
+    *(
+        Function(
+            f"gloo::transport::tcp::UnboundBuffer::{wait}",
+            TORCH,
+            tuple(f"gloo::transport::tcp::{buffer}::{wait}" for buffer in _BUFFERS),
+            "enter_flight",
+            "leave_flight",
+            mark="mark_wait",
+            optional=True,
+        )
+        for wait in ("waitRecv", "waitSend")
     ),
     Function("nvtxRangePushA", NVTX, ("nvtxRangePushA",), "enter_nvtx", optional=True),
 )

@@ -6,6 +6,7 @@
  *                                          until all gradients are reduced
  *   c10d::Work::wait and its like          waits for one collective, on the thread that asks for it:
  *                                          FSDP, dist.all_reduce, dist.barrier
+ *   gloo::...::waitRecv, waitSend          a thread of Gloo waits for data of other ranks
  *   torch::autograd::Engine::execute       one backward pass
  *   torch::autograd::profiler::record_function_enter_new
  *                                          opens a named range: each step of a torch.optim optimizer
@@ -29,7 +30,7 @@
  * grow; the reader takes differences and never deletes the record of a living thread.
  */
 
-/* Threads that hit a probe and live: a few per rank, so 4,096 are far above any node. 288 B each.
+/* Threads that hit a probe and live: a few per rank, so 4,096 are far above any node. 304 B each.
  * When full, the hit is lost and counted. */
 #ifndef MAX_THREADS
 #define MAX_THREADS 4096
@@ -67,6 +68,8 @@ struct thread {
 	u64 backward_sp; /* 0: not inside */
 	u64 ranges;      /* opened under other names */
 	u64 finalizing;  /* 1: inside finalize_backward */
+	u64 flight_ns;   /* in Gloo's waits for data that are over */
+	u64 flight_since;
 	struct steps steps[MARKS];
 };
 
@@ -175,6 +178,31 @@ static __always_inline struct thread *leave_wait_of(struct pt_regs *ctx, u64 now
 		close_wait(thread, now);
 	}
 	return thread;
+}
+
+/* Gloo waits for data of others, on a thread of its own or on the one that asks. These do not nest,
+ * and one that an exception left is forgotten with the next. */
+int enter_flight(struct pt_regs *ctx)
+{
+	struct thread *thread = hit();
+
+	if (thread)
+		thread->flight_since = bpf_ktime_get_ns();
+	return 0;
+}
+
+int leave_flight(struct pt_regs *ctx)
+{
+	u64 now = bpf_ktime_get_ns(), since;
+	struct thread *thread = hit();
+
+	if (!thread)
+		return 0;
+	since = thread->flight_since;
+	thread->flight_since = 0;
+	if (since)
+		thread->flight_ns += now - since;
+	return 0;
 }
 
 int enter_finalize(struct pt_regs *ctx)

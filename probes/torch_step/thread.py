@@ -14,7 +14,7 @@ MARKS = ("marker", "ddp", "optimizer")
 OPERATIONS = ("finalize_backward", "wait", "send", "recv", "monitored_barrier")
 _OPS = 8
 _STEPS_FIELDS = 6
-_RECORD = struct.Struct(f"={6 + _OPS + 4 + _STEPS_FIELDS * len(MARKS)}Q")
+_RECORD = struct.Struct(f"={6 + _OPS + 6 + _STEPS_FIELDS * len(MARKS)}Q")
 _COLLECTIVE = struct.Struct("=QII")
 
 Nanoseconds: TypeAlias = int
@@ -55,7 +55,8 @@ class ThreadState:
     """Counts, and times in nanoseconds of CLOCK_MONOTONIC.
 
     `op_ns`: closed waits, by place in OPERATIONS. `open_since`, `open_op`: the wait that has not
-    returned; 0: none. `ranges`: record_function ranges of no interest. `steps`: by place in MARKS.
+    returned; 0: none. `ranges`: record_function ranges of no interest. `flight_ns`, `flight_since`:
+    the same of Gloo's waits for data. `steps`: by place in MARKS.
     """
 
     hits: int = 0
@@ -65,14 +66,16 @@ class ThreadState:
     op_ns: tuple[Nanoseconds, ...] = NO_WAITS
     backwards: int = 0
     ranges: int = 0
+    flight_ns: Nanoseconds = 0
+    flight_since: Nanoseconds = 0
     steps: tuple[Steps, ...] = NO_STEPS
 
     @classmethod
     def decode(cls, value: bytes) -> ThreadState:
         """From the map's bytes."""
         hits, abandoned, since, _sp, op, _waited, *rest = _RECORD.unpack(value)
-        backwards, _backward_sp, ranges, _finalizing = rest[_OPS : _OPS + 4]
-        steps = rest[_OPS + 4 :]
+        backwards, _backward_sp, ranges, _finalizing, flight, flying = rest[_OPS : _OPS + 6]
+        steps = rest[_OPS + 6 :]
         return cls(
             hits=hits,
             abandoned=abandoned,
@@ -81,6 +84,8 @@ class ThreadState:
             op_ns=tuple(rest[: len(OPERATIONS)]),
             backwards=backwards,
             ranges=ranges,
+            flight_ns=flight,
+            flight_since=flying,
             steps=tuple(
                 Steps(*steps[start : start + 4])
                 for start in range(0, _STEPS_FIELDS * len(MARKS), _STEPS_FIELDS)
@@ -95,6 +100,11 @@ class ThreadState:
         return tuple(
             closed + more * (place == self.open_op) for place, closed in enumerate(self.op_ns)
         )
+
+    def flown(self, now: Nanoseconds) -> Nanoseconds:
+        """Nanoseconds until `now` in which the thread waited for data in Gloo."""
+        since = self.flight_since
+        return self.flight_ns + (max(0, now - since) if since else 0)
 
 
 def decode_key(key: bytes) -> tuple[int, int]:

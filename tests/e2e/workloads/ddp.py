@@ -1,4 +1,4 @@
-"""A real DistributedDataParallel job on Gloo and CPU: one process per rank, started by the caller.
+"""A real DDP or FSDP job on Gloo and CPU: one process per rank, started by the caller.
 
 Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME from the environment, as
 torchrun sets them. Every rank trains the same little network from the same seed for a fixed number
@@ -42,6 +42,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, default=60.0, help="of a collective, in seconds")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds before the first step")
     parser.add_argument("--sleep-before-backward", type=float, default=0.0, metavar="SECONDS")
+    parser.add_argument("--pace", type=float, default=0.0, help="seconds that each step rests")
+    parser.add_argument("--kind", choices=["ddp", "fsdp1", "fsdp2"], default="ddp")
     parser.add_argument("--sleep-rank", type=int, default=-1, metavar="RANK")
     parser.add_argument("--die-rank", type=int, default=-1, metavar="RANK")
     parser.add_argument("--die-at-step", type=int, default=-1, metavar="STEP")
@@ -114,6 +116,24 @@ def spawn() -> None:
     _ctypes.dlclose(library._handle)
 
 
+def distribute(kind: str, model: Any) -> Any:
+    """The model, its gradients or its parameters shared among the ranks."""
+    import torch
+    from torch import nn
+
+    if kind == "fsdp1":
+        from torch.distributed.fsdp import FullyShardedDataParallel
+
+        return FullyShardedDataParallel(model, device_id=torch.device("cpu"))
+    if kind == "fsdp2":
+        import torch.distributed as dist
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        return fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    return nn.parallel.DistributedDataParallel(model)
+
+
 def train(options: argparse.Namespace, report: Report) -> None:
     """The training loop."""
     import torch
@@ -124,7 +144,7 @@ def train(options: argparse.Namespace, report: Report) -> None:
     torch.manual_seed(options.seed)
     torch.set_num_threads(1)
     layers = [nn.Linear(options.dim, options.dim), nn.ReLU()] * 2
-    model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers, nn.Linear(options.dim, 1)))
+    model = distribute(options.kind, nn.Sequential(*layers, nn.Linear(options.dim, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     report.write()
     time.sleep(options.pause)
@@ -135,6 +155,7 @@ def train(options: argparse.Namespace, report: Report) -> None:
         if options.spawn_every and step % options.spawn_every == 0:
             spawn()
         started = time.monotonic()
+        time.sleep(options.pace)
         loss = model(data).square().mean()
         if rank == options.sleep_rank:
             report.sleep(options.sleep_before_backward)

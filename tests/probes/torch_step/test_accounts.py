@@ -40,8 +40,8 @@ def marks(mark: int, steps: Steps) -> tuple[Steps, ...]:
 
 
 def test_a_record_is_decoded_field_by_field() -> None:
-    fields = [*range(1, 7), *range(10, 18), *range(20, 24), *range(30, 48)]
-    state = ThreadState.decode(struct.pack("=36Q", *fields))
+    fields = [*range(1, 7), *range(10, 18), *range(20, 26), *range(30, 48)]
+    state = ThreadState.decode(struct.pack("=38Q", *fields))
     assert state == ThreadState(
         hits=1,
         abandoned=2,
@@ -50,6 +50,8 @@ def test_a_record_is_decoded_field_by_field() -> None:
         op_ns=(10, 11, 12, 13, 14),
         backwards=20,
         ranges=22,
+        flight_ns=24,
+        flight_since=25,
         steps=(Steps(30, 31, 32, 33), Steps(36, 37, 38, 39), Steps(42, 43, 44, 45)),
     )
     assert decode_key(encode_key(PID, TID)) == (PID, TID)
@@ -113,6 +115,30 @@ def test_threads_that_wait_together_never_count_more_than_the_time_that_passed()
     waited = accounts.settle(PID, threads, NONE, 100)
     assert waited.op_ns == ops(33, 66)
     assert waited.wait_ns <= 100
+
+
+def test_a_rank_whose_own_gloo_threads_are_slow_does_not_wait_for_others() -> None:
+    accounts = Accounts()
+    accounts.open_process(PID, 0)
+    main = ThreadState(op_ns=ops(80, 10), steps=marks(DDP, Steps(3, 3, 100, 60)))
+    worker = ThreadState(flight_ns=10, flight_since=95)
+    slow = accounts.settle(PID, {TID: main, TID + 1: worker}, NONE, 100)
+    assert slow.op_ns == ops(13, 1)
+    assert slow.steps[DDP].wait_ns == 60 * 14 // 90
+    # Its thread waits for data all the time now: it waits for others.
+    main = ThreadState(op_ns=ops(160, 10))
+    blocked = accounts.settle(PID, {TID: main, TID + 1: worker}, NONE, 200)
+    assert blocked.op_ns == ops(80)
+    # And not at all while it sends.
+    main, worker = ThreadState(op_ns=ops(260, 10)), ThreadState(flight_ns=115)
+    assert accounts.settle(PID, {TID: main, TID + 1: worker}, NONE, 300).op_ns == ops()
+
+
+def test_without_gloo_a_wait_is_what_the_thread_that_asks_waits() -> None:
+    accounts = Accounts()
+    accounts.open_process(PID, 0)
+    main = ThreadState(op_ns=ops(80))
+    assert accounts.settle(PID, {TID: main, TID + 1: ThreadState()}, NONE, 100).op_ns == ops(80)
 
 
 def test_the_weight_of_all_readings_is_the_number_of_hits() -> None:
