@@ -7,6 +7,7 @@ PYTEST = .venv/bin/python -m pytest
 unexport PYTHONPATH PYTHONHOME
 
 .PHONY: run test check e2e test-kernels soak endurance cuda-minute gpu-bundle gpu-check overhead \
+  bench-traps bench-counts bench-agent \
 	bench-peers demo venv venv-dev venv-e2e venv-kernels clean
 
 run: venv
@@ -57,6 +58,18 @@ gpu-check:
 # What `make gpu-check` needs on a machine without a network; TORCH=yes adds PyTorch, several GB.
 gpu-bundle:
 	@sh tests/gpu/bundle.sh $(ARGS)
+
+# A function called 20,000 times a second, watched by us and by others: about twenty-five minutes.
+bench-traps: venv
+	@.venv/bin/python -m bench.traps $(ARGS)
+
+# Whether scaled counts lie within their bound, twenty runs: about twelve minutes.
+bench-counts: venv
+	@.venv/bin/python -m bench.traps.counts $(ARGS)
+
+# What the agent takes with 64 processes watched, beside its peers: about four minutes.
+bench-agent: venv
+	@.venv/bin/python -m bench.agent $(ARGS)
 
 # The same rules over the same data here, in Prometheus and in VictoriaMetrics: about an hour.
 bench-peers: venv

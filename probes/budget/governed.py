@@ -4,7 +4,7 @@ self._calls = Governed(self.name, totals, sites, FUNCTIONS, settings.budget)
 self._calls.poll()                  # in poll
 look = self._calls.look()           # in collect, instead of totals.look()
 for reading in self._calls.readings("cuda_calls", slot_labels): ...
-self._calls.leave(process)          # instead of totals.leave(process)
+self._calls.join(process)           # instead of totals.join, as leave instead of totals.leave
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from engine.readings import Level
 from probes.budget.governor import Governor
 from probes.budget.ledger import Ledger
+from probes.budget.shares import cpu_seconds
 from probes.functions.records import Total
 from probes.functions.totals import Calls, Look
 
@@ -80,6 +81,7 @@ class Governed:
         self._last: dict[Key, int] = {}
         self._unowned: list[Calls] = []
         self._bounds: dict[Key, Floats] = {}
+        self._processes: set[Process] = set()
         self._leaving: list[Process] = []
         self._look = Look(0, (), ())
 
@@ -94,10 +96,18 @@ class Governed:
         self._bounds = {}
         for key in list(self._raw):
             calls += self._tell(key)
-        for process in self._leaving:
+        self._bounds.update(self.governor.unseen(self._processes))
+        # Forked processes are counted though nobody watches them: nobody says when they end.
+        unwatched = {process for _, process in self._raw} - self._processes
+        for process in (*self._leaving, *(each for each in unwatched if cpu_seconds(each) is None)):
             self._forget(process)
         self._leaving = []
         return Look(self._look.now, tuple(calls), self._look.open)
+
+    def join(self, process: Process) -> None:
+        """A process is watched, though nothing was counted of it yet."""
+        self._totals.join(process)
+        self._processes.add(process)
 
     def leave(self, process: Process) -> None:
         """A process ended; the next look tells the last of it."""
@@ -164,6 +174,7 @@ class Governed:
 
     def _forget(self, process: Process) -> None:
         self.governor.forget(process)
+        self._processes.discard(process)
         for table in (self._raw, self._told, self._hits, self._last):
             for key in [key for key in table if key[1] == process]:
                 del table[key]

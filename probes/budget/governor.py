@@ -27,9 +27,10 @@ from probes.budget.shares import LEAST_CORES, cpu_seconds, share_out, taken_from
 from probes.budget.traps import TrapCosts, current_costs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from engine.readings import Process
+    from probes.budget.bounds import Floats
     from probes.budget.estimator import Estimate
     from probes.budget.ledger import Key, Totals, Vector
     from probes.budget.schedule import Schedule
@@ -162,6 +163,10 @@ class Governor:
     def is_estimated(self, key: Key) -> bool:
         """Whether a total has an error bound: it is, or was, or will soon be watched in slices."""
         return key in self._ledger
+
+    def unseen(self, processes: Iterable[Process]) -> Iterator[tuple[Key, Floats]]:
+        """(slot, process) that no slice has met yet, and how far their 0 may be off."""
+        return self._ledger.unseen(processes, self._clock())
 
     def forget(self, process: Process) -> None:
         """The process has ended, and `estimate` was asked for the last time."""

@@ -46,6 +46,8 @@ class Ledger:
         self._estimators: dict[Key, Estimator] = {}
         # Raw totals up to which an estimator knows everything exactly.
         self._counted: dict[Key, Floats] = {}
+        # By slot, the highest rate that any process showed.
+        self._highest: dict[str, Floats] = {}
         # Functions in slices, since when.
         self._sliced: dict[str, float] = {}
 
@@ -81,6 +83,7 @@ class Ledger:
             if key in before:
                 delta = np.subtract(raw, before[key], dtype=np.float64)
                 self._count(key, raw).note(delta, seconds)
+                self._note_highest(key[0], delta, seconds)
 
     def note_idle(self, keys: Iterable[Key]) -> None:
         """Remember that these were seen to pause, so that they may do so again unseen."""
@@ -104,6 +107,7 @@ class Ledger:
                 estimator.begin(max(self._sliced[name], self._born(key[1])), np.zeros(len(values)))
             counted = values - before[key] if key in before else values
             self._estimators[key].add(window, np.maximum(counted, 0.0))
+            self._note_highest(key[0], counted, window.seconds)
 
     def end(self, name: str, now: float, totals: Totals) -> None:
         """From now on everything that reaches the raw totals is counted."""
@@ -113,6 +117,24 @@ class Ledger:
             estimator.end(now)
             if key in totals:
                 self._counted[key] = np.asarray(totals[key], dtype=np.float64)
+
+    def unseen(self, processes: Iterable[Process], now: float) -> Iterator[tuple[Key, Floats]]:
+        """(slot, process) that no slice has met yet, and how much may have been counted in each.
+
+        As much as if it had called as fast as any other process ever did, since it began.
+        """
+        known = list(processes)
+        for slot, highest in self._highest.items():
+            since = self._sliced.get(self.function_of(slot))
+            for process in known if since is not None else ():
+                if since is not None and (slot, process) not in self._estimators:
+                    seconds = now - max(since, self._born(process))
+                    yield (slot, process), highest * max(0.0, seconds)
+
+    def _note_highest(self, slot: str, counted: Floats, seconds: float) -> None:
+        rate = np.maximum(counted, 0.0) / seconds
+        known = self._highest.get(slot)
+        self._highest[slot] = rate if known is None else np.maximum(known, rate)
 
     def forget(self, process: Process) -> None:
         """The process has ended, and its estimates were asked for the last time."""

@@ -27,8 +27,8 @@ class BudgetConfig(Section):
     enabled: bool = True
     ratio: float = Field(default=0.01, gt=0, le=1)
     slice: PositiveDuration = Interval(1_000)
-    longest_period: PositiveDuration = Interval(120_000)
-    ladder: tuple[Rung, ...] = ("colder", "duty", "sampled")
+    longest_period: PositiveDuration = Interval(300_000)
+    ladder: tuple[Rung, ...] = ("duty", "colder", "sampled")
     calm: PositiveDuration = Interval(60_000)
     retry: PositiveDuration = Interval(600_000)
 

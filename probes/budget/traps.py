@@ -28,9 +28,9 @@ LOG = logging.getLogger(__name__)
 # early than too late. (Measured: 0.7 µs emulated and 9.3 µs stepped on a virtual machine whose
 # debug traps leave the guest; 0.5 to 1.2 µs for either on bare metal.)
 DEFAULT_SECONDS: dict[Kind, float] = {"emulated": 2e-6, "stepped": 10e-6, "exit": 10e-6}
-# Calls a run, runs a kind; the least run counts, for what disturbs can only lengthen. With traps of
-# 10 µs that is 40 ms in all.
-CALLS, RUNS = 200, 7
+# Calls a run, runs a kind; the least run counts, for what disturbs can only lengthen. A run is much
+# shorter than a time slice of the scheduler; with traps of 10 µs they take 40 ms in all.
+CALLS, RUNS = 40, 35
 # No trap is that fast: below, the probe did not fire.
 LEAST_SECONDS = 20e-9
 # A clock rate or a hypervisor may change; a measurement costs as much as 40 ms of one core.

@@ -131,7 +131,7 @@ class Running:
         for mapped in changes.appeared:
             self._sites.attach(mapped)
         for process in changes.joined:
-            self._totals.join(process)
+            self._calls.join(process)
             self._emit(Watched(process, COUNTERS, RUNTIME, self._watch.parent(process.pid)))
         if changes.gone:
             for process in changes.gone:

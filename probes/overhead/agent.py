@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 from engine.http.client import NoAgentError, ask
 from probes.overhead.errors import OverheadError
@@ -104,8 +106,18 @@ class TrialAgent:
             text = ask(self._url, "/metrics").decode()
         except NoAgentError:
             return []
-        lines = [line.rpartition(" ") for line in text.splitlines() if line.startswith(start)]
+        samples = [line for line in text.splitlines() if not line.startswith("#")]
+        lines = [line.rpartition(" ") for line in samples if line.startswith(start)]
         return [(name, float(value)) for name, _, value in lines]
+
+    def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
+        """(labels, value) of each series that an expression gives now; none without an answer."""
+        try:
+            answer = ask(self._url, f"/api/v1/query?query={quote(expression)}")
+        except NoAgentError:
+            return []
+        found = json.loads(answer)["data"]["result"]
+        return [(each["metric"], float(each["value"][1])) for each in found]
 
     def tail(self) -> str:
         """The end of what the agent wrote."""

@@ -33,6 +33,7 @@ class Kernel:
         self._looked = dict.fromkeys(self.names, 0)
         self.suspended: set[str] = set()
         self.closed: list[str] = []
+        self.joined: list[Process] = []
         self.left: list[Process] = []
         self.unowned: list[Calls] = []
 
@@ -54,6 +55,9 @@ class Kernel:
                 total = Total(2 * new, new, new, 0, 0, 1000 * new, 8 * new, 3, buckets)
                 calls.append(Calls(ONE, slot, total))
         return Look(int(self.now * 1e9), tuple(calls), ())
+
+    def join(self, process: Process) -> None:
+        self.joined.append(process)
 
     def leave(self, process: Process) -> None:
         self.left.append(process)
@@ -113,7 +117,9 @@ def calls(told: list[Calls], slot: str) -> int:
 
 def test_within_the_budget_it_tells_what_was_counted(govern: Any) -> None:
     kernel = Kernel({"copy h2d": 100, "wait": 10})
-    told = run(kernel, govern(kernel), 60)
+    governed = govern(kernel)
+    governed.join(ONE)
+    told = run(kernel, governed, 60)
     assert calls(told, "copy h2d") == 6000
     assert sum(each.total.hits for each in told) == 2 * 6600
     assert {each.total.buckets[0] for each in told} == {1000, 100}
@@ -122,6 +128,7 @@ def test_within_the_budget_it_tells_what_was_counted(govern: Any) -> None:
 def test_over_the_budget_calls_are_scaled_and_hits_are_not(govern: Any) -> None:
     kernel = Kernel({"copy h2d": 9_000, "copy d2h": 1_000, "wait": 10})
     governed = govern(kernel)
+    governed.join(ONE)
     told = run(kernel, governed, 300)
     assert governed.governor.modes() == {"copy": "duty", "wait": "full"}
     bounds = {
@@ -144,8 +151,29 @@ def test_over_the_budget_calls_are_scaled_and_hits_are_not(govern: Any) -> None:
 
 def test_calls_in_flight_when_it_was_detached_are_not_waited_for(govern: Any) -> None:
     kernel = Kernel({"copy h2d": 9_000})
-    run(kernel, govern(kernel), 100)
+    governed = govern(kernel)
+    governed.join(ONE)
+    run(kernel, governed, 100)
     assert set(kernel.closed) == {"copy h2d", "copy d2h"}
+
+
+def test_a_process_that_no_slice_has_met_may_have_called_as_fast_as_any_other(govern: Any) -> None:
+    kernel = Kernel({"copy h2d": 9_000})
+    governed = govern(kernel)
+    governed.join(ONE)
+    run(kernel, governed, 100)
+    stranger = Process(8, int(kernel.now * 100))
+    governed.governor._ledger._born = lambda process: process.start_ticks / 100
+    governed.join(stranger)
+    assert kernel.joined == [ONE, stranger]
+    kernel.pass_(20)
+    governed.look()
+    bounds = {
+        each.process: each.value
+        for each in governed.readings("cuda_calls", lambda slot: (("slot", slot),))
+        if each.metric == "cuda_calls_error_bound" and each.labels == (("slot", "copy h2d"),)
+    }
+    assert bounds[stranger] == pytest.approx(20 * 9_000, rel=0.05)
 
 
 def test_calls_without_an_owner_are_handed_on(govern: Any) -> None:
@@ -158,6 +186,7 @@ def test_calls_without_an_owner_are_handed_on(govern: Any) -> None:
 def test_a_process_that_ended_is_told_of_once_more_and_forgotten(govern: Any) -> None:
     kernel = Kernel({"copy h2d": 9_000})
     governed = govern(kernel)
+    governed.join(ONE)
     told = run(kernel, governed, 200)
     kernel.rates = {}
     governed.leave(ONE)

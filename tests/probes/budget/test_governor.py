@@ -86,7 +86,7 @@ def test_a_load_that_swings_does_not_make_it_flap(world: Any, named: Any) -> Non
 def test_a_function_with_a_colder_one_leaves_counting_to_it(world: Any, named: Any) -> None:
     here = world({LAUNCH: lambda t: HOT * t, WAIT: lambda t: 100 * t})
     functions = (named("launch", colder=("wait",)), named("wait"))
-    governor = here.governor(functions, BudgetConfig())
+    governor = here.governor(functions, BudgetConfig(ladder=("colder", "duty")))
     here.run(governor, 60)
     assert governor.modes() == {"launch": "colder", "wait": "full"}
 
@@ -98,7 +98,7 @@ def test_without_a_colder_one_that_is_attached_it_is_watched_in_slices(
     here.suspend("wait")
     here.pass_(1)
     functions = (named("launch", colder=("wait",)), named("wait"))
-    governor = here.governor(functions, BudgetConfig())
+    governor = here.governor(functions, BudgetConfig(ladder=("colder", "duty")))
     here.run(governor, 60)
     assert governor.modes()["launch"] == "duty"
 

@@ -11,7 +11,7 @@ from probes.budget.settings import BudgetConfig
 def test_by_default_a_probe_may_take_one_per_cent() -> None:
     settings = BudgetConfig()
     assert settings.ratio == 0.01
-    assert settings.ladder == ("colder", "duty", "sampled")
+    assert settings.ladder == ("duty", "colder", "sampled")
 
 
 @pytest.mark.parametrize(
