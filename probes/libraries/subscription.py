@@ -44,6 +44,7 @@ class Subscription:
         self._told_processes: set[Process] = set()
         # Files without a user that we know of, and since which look.
         self._leaving: dict[FileKey, int] = {}
+        self._dirty = False
         self.served = 0
 
     @property
@@ -106,6 +107,9 @@ class Subscription:
     def update(self, process: Process, mapped: Iterable[Mapped], look: int) -> bool:
         """For the watch: what a process maps now. True when a file may have lost its last user."""
         files = [each.key for each in mapped if self.names.match(each.name)]
+        if self._table.files(process) == frozenset(files):
+            return False
+        self._dirty = True
         change = self._table.update(process, files)
         for key in change.appeared:
             self._leaving.pop(key, None)
@@ -114,6 +118,17 @@ class Subscription:
 
     def _collect(self, changes: Changes) -> None:
         """Compare with what was told, so that what came and went in between cancels out."""
+        if self._dirty:
+            self._dirty = False
+            self._compare(changes)
+        for key, look in list(self._leaving.items()):
+            if look <= self._watch.confirmed:
+                del self._leaving[key]
+                if key in self._told_files:
+                    self._told_files.discard(key)
+                    changes.vanished.append(key)
+
+    def _compare(self, changes: Changes) -> None:
         processes = set(self._table.processes)
         changes.joined += sorted(processes - self._told_processes)
         changes.gone += sorted(self._told_processes - processes)
@@ -121,9 +136,3 @@ class Subscription:
         for key in sorted(self._table.keys() - self._told_files):
             self._told_files.add(key)
             changes.appeared.append(self._watch.example(key, self._table.users(key)))
-        for key, look in list(self._leaving.items()):
-            if look <= self._watch.confirmed:
-                del self._leaving[key]
-                if key in self._told_files:
-                    self._told_files.discard(key)
-                    changes.vanished.append(key)

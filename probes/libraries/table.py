@@ -25,12 +25,16 @@ class UserTable:
 
     def __init__(self) -> None:
         self._files: dict[Process, frozenset[FileKey]] = {}
+        self._sorted: tuple[Process, ...] | None = ()
         self._users: dict[FileKey, set[Process]] = {}
 
     @property
     def processes(self) -> tuple[Process, ...]:
         """Every process that uses a file, by pid."""
-        return tuple(sorted(self._files))
+        # Asked for in every poll and changed seldom.
+        if self._sorted is None:
+            self._sorted = tuple(sorted(self._files))
+        return self._sorted
 
     def files(self, process: Process) -> frozenset[FileKey]:
         """The files of a process, empty when it uses none."""
@@ -47,6 +51,9 @@ class UserTable:
     def update(self, process: Process, files: Iterable[FileKey]) -> Change:
         """A process uses exactly these files now; none: it is forgotten."""
         before, now = self.files(process), frozenset(files)
+        if before == now:
+            return Change()
+        self._sorted = None
         appeared = tuple(key for key in sorted(now - before) if key not in self._users)
         for key in now - before:
             self._users.setdefault(key, set()).add(process)
