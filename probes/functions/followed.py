@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 
 class Followed:
-    """Raises UnavailableError when it cannot be loaded. One thread uses it."""
+    """Each slot has the name of the function whose budget its calls are counted in.
+
+    Raises UnavailableError when it cannot be loaded. One thread uses it.
+    """
 
     def __init__(
         self,
@@ -58,10 +61,7 @@ class Followed:
             self.bpf.close()
             raise
         self._sites = FunctionSites(self.bpf, functions, max_files=max_files)
-        slot_of = dict.fromkeys(slots, "") | {f.name: f.name for f in functions}
-        self._calls = Governed(
-            name, self.totals, self._sites, functions, budget, function_of=lambda s: slot_of[s] or s
-        )
+        self._calls = Governed(name, self.totals, self._sites, functions, budget)
         self.watch = subscribe(*dict.fromkeys(each.library for each in functions))
 
     def poll(self, on_join: Callable[[Process], None]) -> list[Process]:

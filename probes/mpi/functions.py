@@ -53,7 +53,7 @@ def functions(without: Iterable[str] = ()) -> tuple[Function, ...]:
         Function(ABORT, LIBRARY, _names("Abort"), "enter_abort", optional=True),
         # What is called where a call fails, before its error handler decides whether it returns.
         Function(
-            "error of OpenMPI", LIBRARY, ("ompi_errhandler_invoke",), "enter_ompi_error",
+            ERROR, LIBRARY, ("ompi_errhandler_invoke",), "enter_ompi_error",
             optional=True,
         ),
         Function(

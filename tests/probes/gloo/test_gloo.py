@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.readings import Count, Event, Level, ProbeOptions, Process, Reading, Told
+from probes.gloo.functions import FUNCTIONS, SLOTS
 from probes.gloo.probe import GlooProbe
 from probes.gloo.readings import Group
 
@@ -227,6 +228,10 @@ def test_a_connect_that_hangs_is_seen_while_it_does(running: Driver, program: Pr
         (age,) = [each.value for each in own if each.metric == "gloo_connect_open_seconds"]
         ages.append(age)
     assert 0.1 < ages[0] < ages[1]
+
+
+def test_every_slot_has_a_function_of_its_name() -> None:
+    assert set(SLOTS) <= {each.name for each in FUNCTIONS}
 
 
 def test_a_group_is_decoded_and_a_rank_that_makes_no_sense_is_not_told() -> None:

@@ -272,6 +272,8 @@ def test_the_programs_slots_are_in_the_order_of_the_names() -> None:
     assert places == sorted(places)
     assert all(f"BLOCKING({call})" in text for call in BLOCKING)
     assert SLOTS[-3:] == ("Init", "Abort", "error")
+    # The budget finds a slot's function by its name.
+    assert set(SLOTS) <= {each.name for each in functions()}
 
 
 def test_a_call_that_is_not_wanted_is_not_probed() -> None:
