@@ -1,8 +1,12 @@
-"""Each leak forced singly: the drift alert fires within two evaluations, with the right reason."""
+"""Each leak forced singly: the drift alert fires within two evaluations, with the right reason.
+
+And the other kind of leak: what the agent holds of the kernel after jobs have come and gone.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.e2e.agent import AgentProcess, fast_packs, wait_until
+from tests.e2e.owner_jobs import LIBRARY, Job, build, holdings
 
 if TYPE_CHECKING:
     import subprocess
@@ -92,3 +97,40 @@ def test_a_full_queue(agent: AgentProcess, netns_pair: NetnsPair, talk: Talk) ->
     retransmit(netns_pair, talk)
     assert_fires_within_two_evaluations(agent, "queue_full", "events")
     assert [a for a in agent.alerts() if a["labels"]["alertname"] == "QueueFull"]
+
+
+def test_jobs_that_come_and_go_leave_nothing_with_the_agent(
+    agent: AgentProcess, tmp_path: Path
+) -> None:
+    program = build(tmp_path)
+    agent.start()
+    assert agent.process is not None
+    pid = agent.process.pid
+
+    def run_jobs(task: str, library: Path) -> None:
+        jobs = [Job(program, task, library=str(library), RANK=str(rank)) for rank in range(4)]
+        query = f'count(stallwatch_task_info{{task_id="{task}"}})'
+        wait_until(lambda: [value for _, value in agent.query(query)] == [4.0], "four ranks", 30)
+        for job in jobs:
+            job.tell("bomb", 100, 2)
+        for job in jobs[:2]:
+            assert job._line() == "done"
+        for job in jobs:  # the others in the middle of it
+            job.end()
+        gone = f'absent(stallwatch_task_info{{task_id="{task}"}})'
+        wait_until(lambda: agent.query(gone), "the end of the task", 30)
+
+    run_jobs("warm", program.with_name(LIBRARY))
+    time.sleep(2)
+    before = holdings(pid)
+    assert before["bpf-prog"] + before["bpf_link"] > 0
+    upgraded = tmp_path / "upgraded"
+    upgraded.mkdir()
+    for number in range(3):
+        library = upgraded / LIBRARY
+        fresh = upgraded / "fresh"
+        shutil.copy(program.with_name(LIBRARY), fresh)
+        fresh.replace(library)  # another inode under the same name
+        run_jobs(f"leak-{number}", library)
+    # Not equal: other jobs of the machine may have ended meanwhile.
+    wait_until(lambda: not holdings(pid) - before, f"what was held before: {before}", 30)

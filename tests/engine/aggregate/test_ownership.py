@@ -47,10 +47,12 @@ class Node:
         image: int = 1,
         state: str = "S",
         threads: int = 1,
+        memory: int = 4096,
     ) -> Process:
         folder = self.root / str(pid)
         folder.mkdir(exist_ok=True)
-        fields = [state, "1", "7", *["0"] * 14, str(threads), "0", str(start), *["0"] * 3]
+        fields = [state, "1", "7", *["0"] * 14, str(threads), "0", str(start)]
+        fields += [str(memory), "0", "0"]
         fields += [str(image)] * 30
         (folder / "stat").write_text(f"{pid} (python) " + " ".join(fields))
         (folder / "environ").write_bytes("\0".join(env.split()).encode() + b"\0")
@@ -195,6 +197,27 @@ def test_exec_out_of_a_task_ends_the_tasks_series(node: Node) -> None:
     assert node.shown() == {("a", "0"): 2.0}
     assert node.shown() == {("a", "0"): "stale"}
     assert node.aggregator.tasks() == {"b": 1}
+
+
+def test_a_child_that_is_gone_before_it_could_be_asked_belongs_where_its_parent_does(
+    node: Node,
+) -> None:
+    parent = node.runs(10, "STALLWATCH_TASK_ID=a RANK=4")
+    child, orphan = Process(11, 6), Process(12, 6)
+    for process, forked_by in ((child, parent), (orphan, None)):
+        watched = Watched(process, STEPS, "libtorch_cpu.so", forked_by)
+        node.aggregator.add("torch", watched)
+        node.steps(process, 3)
+    node.flush()
+    assert node.shown() == {("a", "4"): 3.0, ("", ""): 3.0}
+
+
+def test_a_process_on_its_way_out_is_nobodys_rather_than_its_groups(node: Node) -> None:
+    process = node.runs(10, memory=0)
+    (node.root / "10/environ").write_bytes(b"")
+    node.watches(process)
+    node.steps(process, 3)
+    assert node.shown() == {("", ""): 0.0}
 
 
 def test_a_process_that_let_go_of_a_library_is_not_gone(node: Node) -> None:
