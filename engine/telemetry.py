@@ -44,7 +44,7 @@ METRICS: dict[str, Description] = {
         "gauge", "How many entries a probe's kernel map can hold."
     ),
     "stallwatch_probe_mode": Description(
-        "gauge", "1 for the mode a probed function is in: full, colder, sampled, duty, detached."
+        "gauge", "1 for the mode a probed function is in: full, colder, duty, detached."
     ),
     "stallwatch_probe_overhead_ratio": Description(
         "gauge", "Share of its CPU time that a probed function's traps took of the worst process."

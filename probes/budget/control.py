@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from probes.budget.settings import BudgetConfig
     from probes.budget.traps import TrapCosts
 
-Mode = Literal["full", "colder", "sampled", "duty", "detached"]
+Mode = Literal["full", "colder", "duty", "detached"]
 # Waiting times double with each relapse, up to this many times.
 MAX_DOUBLINGS = 6
 # A stratum is at least this many slices long: at half of the time the way back to "full" is near.

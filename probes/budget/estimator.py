@@ -127,13 +127,21 @@ class Estimator:
     def at(self, now: float) -> Estimate:
         """What is known at a time; times do not go back."""
         open_seconds = 0.0 if self._since is None else max(0.0, now - self._since)
-        estimated = self._exact + self._estimated + self._rate * open_seconds
+        held = min(open_seconds, self._length)
+        estimated = self._exact + self._estimated + self._rate * held
+        # Beyond its stratum a slice is no better than all of them, and a counter never falls.
+        estimated += np.minimum(self._rate, self._mean(held)) * (open_seconds - held)
         self._shown = np.maximum(self._shown, estimated)
         bound = self._sampling_error(open_seconds)
         beyond = max(0.0, open_seconds - self._length)
         low, high = self._range()
         unknown = np.maximum(high - self._rate, self._rate - low) * beyond
         return Estimate(self._shown.copy(), bound + unknown + self._slack + self._shown - estimated)
+
+    def _mean(self, held: float) -> Floats:
+        """The rate over all strata, `held` seconds of the open one among them."""
+        lengths = self._lengths + held
+        return (self._estimated + self._rate * held) / lengths if lengths > 0 else self._rate
 
     def _close(self, now: float) -> None:
         length = max(0.0, now - (self._since or 0.0))
@@ -154,7 +162,7 @@ class Estimator:
         if lengths <= 0:
             return np.zeros_like(self._highest)
         low, high = self._range()
-        mean = (self._estimated + self._rate * held) / lengths
+        mean = self._mean(held)
         bounded = bounded_mean(mean, low, high, lengths**2 / squares) * lengths
         quantile = student(2 * self._differences / 3)
         if quantile == float("inf"):

@@ -41,6 +41,8 @@ SEVERE = 10.0
 # Breakpoints in many files are put back over several polls; a slice does not wait longer for them.
 PATIENCE_SECONDS = 5.0
 _LEAST_STEP_SECONDS = 0.5
+# The weight of a new slice in the mean of what a function would take.
+RENEWAL = 0.4
 # A burst between two slices must not make a slice seem endless.
 MOST_SLICES = 4.0
 
@@ -357,8 +359,9 @@ class Governor:
             rates[key[1]] = rates.get(key[1], 0.0) + self._ledger.rate(key)
         for process, rate in rates.items():
             wanted = self._share(control.name, process, rate)
-            # Halved at most: a pause between two bursts does not make it cheap at once.
-            control.wanted[process] = max(wanted, 0.5 * control.wanted.get(process, 0.0))
+            # The budget is one of the mean, and a slice may have met a burst, or a pause.
+            before = control.wanted.get(process, wanted)
+            control.wanted[process] = before + RENEWAL * (wanted - before)
         if control.returning and not control.slices:
             # Everything is attached and was just read: no call is missed on the way back.
             self._change(control, "full", closed, totals)

@@ -6,13 +6,7 @@ from pydantic import Field
 
 from engine.config.model import Section
 from engine.config.quantities import Duration, Interval
-from probes.budget.settings import BudgetConfig, Rung
-
-
-class CudaBudget(BudgetConfig):
-    """Scaled counts of launches are worth more than exact ones of what happens to be rarer."""
-
-    ladder: tuple[Rung, ...] = ("duty", "colder", "sampled")
+from probes.budget.settings import BudgetConfig
 
 
 class CudaSettings(Section):
@@ -20,7 +14,7 @@ class CudaSettings(Section):
     event, 0s: never. The limits size the kernel's tables, see program.bpf.c and words/calls.h.
     """  # noqa: D205 - one sentence
 
-    budget: CudaBudget = CudaBudget()
+    budget: BudgetConfig = BudgetConfig()
     runtime: bool = True
     driver: bool = True
     slow_call: Duration = Interval(100)

@@ -20,6 +20,7 @@ from rules.slotted import dataclass, field
 TICKS = os.sysconf("SC_CLK_TCK")
 START_TIMEOUT_SECONDS = 120.0
 STOP_TIMEOUT_SECONDS = 60.0
+QUERY_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(slots=True)
@@ -111,11 +112,9 @@ class TrialAgent:
         return [(name, float(value)) for name, _, value in lines]
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """(labels, value) of each series that an expression gives now; none without an answer."""
-        try:
-            answer = ask(self._url, f"/api/v1/query?query={quote(expression)}")
-        except NoAgentError:
-            return []
+        """(labels, value) of each series that an expression gives now. Raises NoAgentError."""
+        path = f"/api/v1/query?query={quote(expression)}"
+        answer = ask(self._url, path, QUERY_TIMEOUT_SECONDS)
         found = json.loads(answer)["data"]["result"]
         return [(each["metric"], float(each["value"][1])) for each in found]
 
