@@ -99,6 +99,7 @@ def sums(readings: list[Reading]) -> Counter[tuple[str, tuple[tuple[str, str], .
 
 
 @pytest.mark.root
+@pytest.mark.each_kernel
 def test_the_example_of_the_readme_counts_times_and_sums(
     run: Callable[[dict[str, Any]], Job],
 ) -> None:

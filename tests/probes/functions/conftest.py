@@ -18,9 +18,9 @@ HERE = Path(__file__).parent
 class Program:
     """A running caller: one command a line, each answered by one line."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, *command: str | Path) -> None:
         self.process = subprocess.Popen(
-            [path], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self.pid = int(self.read())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +16,13 @@ from probes.functions.function import Function
 from probes.functions.records import Total
 from probes.functions.sites import FunctionSites
 from probes.functions.totals import EXIT_PROGRAM, CallTotals, Look
-from probes.libraries.maps import LibraryNames
+from probes.libraries.maps import LibraryNames, identify
+from tests.probes.functions.conftest import Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from probes.libraries.maps import FileKey
-    from tests.probes.functions.conftest import Program
 
 pytestmark = pytest.mark.root
 
@@ -263,3 +264,75 @@ def test_a_full_map_and_a_full_ring_are_counted_under_their_reasons(
         assert 0 < lost["events", "ring_full"] == 200 - slow
     finally:
         probed.close()
+
+
+# clone3(2) with set_tid: the child has the pid that is asked for.
+REUSE = """
+import ctypes, os, struct, sys
+tid = (ctypes.c_int * 1)(int(sys.argv[1]))
+args = struct.pack("=11Q", 0, 0, 0, 0, 17, 0, 0, 0, ctypes.addressof(tid), 1, 0)
+block = ctypes.create_string_buffer(args, len(args))
+child = ctypes.CDLL(None, use_errno=True).syscall(435, block, len(args))
+if child == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+if child < 0:
+    print(-ctypes.get_errno(), flush=True)
+else:
+    os.waitpid(child, 0)
+"""
+
+
+def test_a_pid_that_is_used_again_between_two_looks_is_another_process(
+    probed: Probed, start: Callable[[], Program], caller: Path
+) -> None:
+    first = start()
+    probed.attach(first.pid)
+    was = identify(first.pid)
+    assert was is not None
+    probed.totals.join(was)  # as a watch does
+    first.do("add", 100)
+    first.end()
+    command = [sys.executable, "-c", REUSE, str(first.pid), str(caller)]
+    second = Program(*command)
+    if second.pid < 0:
+        pytest.skip(f"clone3 with set_tid is refused: {os.strerror(-second.pid)}")
+    try:
+        assert second.pid == first.pid
+        second.do("add", 30)
+        calls = {each.process: each.total.calls for each in probed.look().calls}
+        now = identify(second.pid)
+        assert now is not None
+        assert now != was
+        assert calls == {was: 100, now: 30}
+    finally:
+        os.kill(second.pid, signal.SIGKILL)
+        second.end()
+
+
+UNLOAD = """
+import _ctypes, ctypes, os, sys
+library = ctypes.CDLL(sys.argv[1])
+print(os.getpid(), flush=True)
+for times in (3, 4):
+    sys.stdin.readline()
+    for _ in range(times):
+        library.sw_add(1, 2, 3)
+    _ctypes.dlclose(library._handle)
+    library = ctypes.CDLL(sys.argv[1])
+    print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_library_that_is_unloaded_and_loaded_again_keeps_its_probes(
+    probed: Probed, caller: Path
+) -> None:
+    program = Program(sys.executable, "-c", UNLOAD, str(caller.with_name("libswcalls.so")))
+    try:
+        probed.attach(program.pid)
+        program.do("")
+        assert probed.calls(program.pid, "add").calls == 3
+        program.do("")
+        assert probed.calls(program.pid, "add").calls == 4
+    finally:
+        program.end()
