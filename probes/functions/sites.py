@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from engine.readings import ProbeStatus
 from probes.bpf import capabilities
@@ -42,12 +42,28 @@ class Site:
     mend: str = ""
 
 
+Identity: TypeAlias = "tuple[int, int, int, int]"
+
+
+def identity_of(image: Image) -> Identity:
+    """What two overlay mounts show alike of one file in a layer that they share.
+
+    Device numbers differ; a probe goes to the file below, and one through each mount would count
+    every call twice. No two files have the number, the size and both times to the nanosecond.
+    """
+    facts = os.fstat(image.fd)
+    # An overlay may put the layer's number into the upper half (Documentation/filesystems/
+    # overlayfs.rst, xino).
+    return facts.st_ino & 0xFFFFFFFF, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+
+
 @dataclass(slots=True)
 class File:
     """A library file that is mapped; `image` is kept open, so that it can be attached again."""
 
     key: FileKey
     path: str
+    identity: Identity = (0, 0, 0, 0)
     image: Image | None = None
     sites: dict[str, Site] = field(default_factory=dict)
     reason: str = ""
@@ -83,6 +99,8 @@ class FunctionSites:
         self._files: dict[FileKey, File] = {}
         self._pending: deque[tuple[FileKey, str]] = deque()
         self._suspended: set[str] = set()
+        # Other keys of a file that is probed already, by the key that it is kept under.
+        self._twins: dict[FileKey, FileKey] = {}
         self._detacher = Detacher()
 
     @property
@@ -133,13 +151,14 @@ class FunctionSites:
 
     def timed(self, key: FileKey, name: str) -> bool:
         """Whether entry and exits of a function are probed in a file: its calls have durations."""
-        site = self._files[key].sites.get(name) if key in self._files else None
+        file = self._files.get(self._twins.get(key, key))
+        site = file.sites.get(name) if file is not None else None
         return site is not None and bool(site.attachments) and site.places.exits_known
 
     def attach(self, mapped: Mapped) -> None:
         """Probe a file that got its first user; what goes wrong is kept for `status`."""
         names = [n for n, of in self._libraries.items() if of.match(mapped.name)]
-        if mapped.key in self._files or not names:
+        if mapped.key in self._files or mapped.key in self._twins or not names:
             return
         file = self._files[mapped.key] = File(mapped.key, mapped.path)
         if len(self._files) > self._max_files:
@@ -153,6 +172,13 @@ class FunctionSites:
             if isinstance(error.__cause__, PermissionError):
                 file.mend = capabilities.MEND_OTHERS
             return
+        file.identity = identity_of(file.image)
+        for key, other in self._files.items():
+            if other is not file and other.image is not None and other.identity == file.identity:
+                self._twins[mapped.key] = key
+                del self._files[mapped.key]
+                file.image.close()
+                return
         self._pending.extend((mapped.key, name) for name in names)
         self.advance()
 
@@ -173,13 +199,27 @@ class FunctionSites:
 
     def detach(self, key: FileKey) -> None:
         """Let go of a file that nobody maps any more."""
+        if self._twins.pop(key, None) is not None:
+            return
         file = self._files.pop(key, None)
-        if file is None:
+        if file is None or self._inherit(key, file):
             return
         for name, site in file.sites.items():
             self._release(file, name, site)
         if file.image is not None:
             file.image.close()
+
+    def _inherit(self, key: FileKey, file: File) -> bool:
+        """Whether the file has users through another mount, who keep its probes."""
+        heirs = [twin for twin, owner in self._twins.items() if owner == key]
+        if not heirs:
+            return False
+        first = heirs[0]
+        del self._twins[first]
+        self._twins.update(dict.fromkeys(heirs[1:], first))
+        self._files[first], file.key = file, first
+        self._pending = deque((first if k == key else k, name) for k, name in self._pending)
+        return True
 
     def suspend(self, name: str) -> None:
         """Detach a function in all files until `resume`."""
@@ -197,6 +237,7 @@ class FunctionSites:
 
     def close(self) -> None:
         """Detach everything and wait for it."""
+        self._twins.clear()
         for key in list(self._files):
             self.detach(key)
         self._pending.clear()
@@ -225,7 +266,7 @@ class FunctionSites:
         """Exits first: a thread that enters before its exits are probed would stay open."""
         if file.image is None or site.attachments or function.name in self._suspended:
             return
-        if self._detacher.holds((file.key, function.name)):
+        if self._detacher.holds((file.identity, function.name)):
             # Its last user left a moment ago: probed twice, every call would count twice.
             self._pending.append((file.key, function.name))
             return
@@ -249,5 +290,5 @@ class FunctionSites:
     def _release(self, file: File, name: str, site: Site) -> None:
         """Entries first, so that calls in flight still find their exits."""
         released = [self._bpf.release(each) for each in reversed(site.attachments)]
-        self._detacher.add((file.key, name), released)
+        self._detacher.add((file.identity, name), released)
         site.attachments = []

@@ -1,0 +1,82 @@
+"""Which files are probed, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from probes.libraries.maps import LibraryNames
+from tests.probes.functions.conftest import Program
+from tests.probes.functions.test_calls import LIBRARY, Probed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture
+def two_mounts(caller: Path, tmp_path: Path) -> Iterator[list[Path]]:
+    """The caller's folder through two overlay mounts, as two containers of one image have it."""
+    mounts: list[Path] = []
+    for name in ("one", "two"):
+        parts = {part: tmp_path / f"{name}-{part}" for part in ("upper", "work", "merged")}
+        for part in parts.values():
+            part.mkdir()
+        options = f"lowerdir={caller.parent},upperdir={parts['upper']},workdir={parts['work']}"
+        command = ["mount", "-t", "overlay", "overlay", "-o", options, str(parts["merged"])]
+        if subprocess.run(command, check=False, capture_output=True).returncode:
+            pytest.skip("no overlay mounts here")
+        mounts.append(parts["merged"])
+    yield mounts
+    for mount in mounts:
+        subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_a_file_that_two_containers_share_is_probed_once_and_as_long_as_one_has_it(
+    two_mounts: list[Path],
+) -> None:
+    probed = Probed()
+    programs = [
+        Program("env", f"LD_LIBRARY_PATH={mount}", mount / "caller") for mount in two_mounts
+    ]
+    try:
+        one, two = (probed.attach(program.pid) for program in programs)
+        assert one != two
+        assert probed.sites.count == 1
+        for program in programs:
+            program.do("add", 10)
+        calls = {each.process.pid: each.total.calls for each in probed.look().calls if each.process}
+        assert calls == {program.pid: 10 for program in programs}
+        assert probed.sites.timed(two, "add")
+        probed.sites.detach(one)
+        programs[1].do("add", 5)
+        assert probed.calls(programs[1].pid, "add").calls == 5
+        probed.sites.detach(two)
+        assert probed.sites._detacher.drain(30)
+        assert probed.sites.attachments == 0
+    finally:
+        for program in programs:
+            program.end()
+        probed.close()
+
+
+def test_more_files_than_the_bound_are_refused_and_told(caller: Path) -> None:
+    probed = Probed()
+    program = Program(caller)
+    try:
+        probed.sites._max_files = 0
+        (mapped,) = LibraryNames(LIBRARY).mapped_by(program.pid)
+        probed.sites.attach(mapped)
+        assert probed.sites.status("test").reason == "too_many_libraries"
+        probed.sites.detach(mapped.key)
+        probed.sites._max_files, probed.sites._max_attachments = 1, 3
+        probed.sites.attach(mapped)
+        assert probed.sites.status("test").reason == "too_many_attachments"
+        assert probed.sites.attachments <= 3
+    finally:
+        program.end()
+        probed.close()
