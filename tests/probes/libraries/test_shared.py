@@ -33,7 +33,8 @@ def test_subscribers_share_one_watch_that_ends_with_the_last(no_hook: None) -> N
     second.close()
     second.close()
     assert shared.current() is None
-    assert set(Path("/proc/self/fd").iterdir()) == before
+    # Fewer: what other tests let go of in the background.
+    assert not set(Path("/proc/self/fd").iterdir()) - before
 
 
 def test_without_a_hook_libraries_are_found_by_scanning_and_the_reason_is_kept(
