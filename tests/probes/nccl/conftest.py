@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.readings import Count, Event, Level, ProbeOptions
-from probes.nccl.probe import NcclProbe
 from tests.probes.nccl.building import Job, build
+from tests.probes.nccl.driving import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from engine.readings import Reading
 
 
 @pytest.fixture(scope="session")
@@ -35,66 +32,6 @@ def start(stand_in: Path) -> Iterator[Callable[..., Job]]:
     yield run
     for job in jobs:
         job.end()
-
-
-class Driver:
-    """Does with the probe what the agent does, and adds up what it says of each process."""
-
-    def __init__(self, **settings: object) -> None:
-        self.probe = NcclProbe()
-        self.readings: list[Reading] = []
-        self.all: list[Reading] = []
-        self.status = self.probe.start(ProbeOptions(settings), self._take)
-
-    def _take(self, reading: Reading) -> None:
-        self.readings.append(reading)
-        self.all.append(reading)
-
-    def flush(self) -> list[Reading]:
-        self.readings.clear()
-        self.probe.poll()
-        self.probe.collect()
-        return self.readings.copy()
-
-    def attach(self) -> None:
-        """Flush until every file that is mapped is probed."""
-        self.flush()
-        while self.probe._watch is not None and self.probe._sites._pending:
-            self.probe.poll()
-
-    def total(self, metric: str, pid: int, **labels: str) -> float:
-        """Of a counter since the start, summed over the labels that are not given."""
-        wanted = set(labels.items())
-        return sum(
-            each.delta
-            for each in self.all
-            if isinstance(each, Count)
-            and each.metric == metric
-            and each.process
-            and each.process.pid == pid
-            and wanted <= set(each.labels)
-        )
-
-    def level(self, metric: str, pid: int, **labels: str) -> list[float]:
-        """The values of a gauge in the last flush."""
-        wanted = set(labels.items())
-        return [
-            each.value
-            for each in self.readings
-            if isinstance(each, Level)
-            and each.metric == metric
-            and each.process
-            and each.process.pid == pid
-            and wanted <= set(each.labels)
-        ]
-
-    def events(self, pid: int) -> list[tuple[str, dict[str, object]]]:
-        """The kind and fields of every event of a process since the start."""
-        return [
-            (each.kind, dict(each.fields))
-            for each in self.all
-            if isinstance(each, Event) and each.process and each.process.pid == pid
-        ]
 
 
 @pytest.fixture(scope="session")
