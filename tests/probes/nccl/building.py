@@ -31,10 +31,13 @@ def build(folder: Path) -> Path:
     return job
 
 
-def build_plugin(folder: Path, version: int, name: str = "libnccl-profiler.so") -> Path:
+def build_plugin(
+    folder: Path, version: int, name: str = "libnccl-profiler.so", *flags: str
+) -> Path:
     """A profiler plugin with the table of one version; its path."""
     plugin = folder / name
     command = [_compiler(), "-O2", "-fno-optimize-sibling-calls", "-w", "-shared", "-fPIC"]
+    command += flags
     _run([*command, f"-DVERSION={version}", "-o", plugin, SOURCES / "profiler.c"])
     return plugin
 

@@ -1,0 +1,147 @@
+"""Profiler plugins: their tables in their files, and the waits that their events tell."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from probes.elf.image import Image
+from probes.nccl.plugin import read_plugin
+from tests.probes.nccl.building import build_plugin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.probes.nccl.building import Job
+    from tests.probes.nccl.driving import Driver
+
+FLOAT, MS = 7, 1000
+
+
+@pytest.mark.parametrize("version", [3, 4, 5, 6, 7])
+def test_the_functions_of_a_table_are_found_in_the_file(version: int, tmp_path: Path) -> None:
+    path = build_plugin(tmp_path, version)
+    with Image(str(path)) as image:
+        plugin = read_plugin(image)
+    assert plugin is not None
+    assert (plugin.versions, plugin.reason) == ((version,), "")
+    nm = subprocess.run(["nm", path], check=True, capture_output=True, text=True).stdout
+    addresses = {
+        line.split()[2]: int(line.split()[0], 16) for line in nm.splitlines() if line[0] != " "
+    }
+    start, stop = plugin.hooks
+    assert start.address == addresses["start_v4" if version == 4 else "start"]
+    assert stop.address == addresses["stop"]
+    assert start.program == {3: "start_event_v3", 4: "start_event_v4"}.get(
+        version, "start_event_v5"
+    )
+    assert start.exits
+
+
+@pytest.mark.parametrize(
+    "flags", [("-Wl,-z,pack-relative-relocs",), ("-Wl,-z,nopack-relative-relocs",)]
+)
+def test_packed_relocations_are_read_too(flags: tuple[str, ...], tmp_path: Path) -> None:
+    plain = build_plugin(tmp_path, 5, "plain.so")
+    try:
+        packed = build_plugin(tmp_path, 5, "packed.so", *flags)
+    except subprocess.CalledProcessError:
+        pytest.skip("this linker does not pack relocations")
+    found = []
+    for path in (plain, packed):
+        with Image(str(path)) as image:
+            plugin = read_plugin(image)
+        assert plugin is not None
+        found.append([(hook.program, bool(hook.exits)) for hook in plugin.hooks])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [(1, "profiler_no_kernels"), (2, "profiler_no_kernels"), (8, "profiler_version")],
+)
+def test_a_table_that_is_too_old_or_too_new_says_so(
+    version: int, reason: str, tmp_path: Path
+) -> None:
+    with Image(str(build_plugin(tmp_path, version))) as image:
+        plugin = read_plugin(image)
+    assert plugin is not None
+    assert (plugin.reason, plugin.hooks) == (reason, ())
+    assert str(version) in plugin.detail
+
+
+def test_another_library_is_no_plugin(stand_in: Path) -> None:
+    with Image(str(stand_in.with_name("libnccl.so.2"))) as image:
+        assert read_plugin(image) is None
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize("name", ["libnccl-profiler-own.so", "libodd.so"])
+def test_only_the_time_in_which_a_kernel_runs_is_a_wait(
+    driver: Driver, start: Callable[..., Job], tmp_path: Path, version: int, name: str
+) -> None:
+    plugin = build_plugin(tmp_path, version, name)
+    job = start(NCCL_PROFILER_PLUGIN=str(plugin))
+    job.do("init", 0, 0, 2, 1)
+    driver.attach()
+    driver.attach()
+    job.do("kernel_us", 100 * MS)
+    job.do("call", 0, 10, FLOAT, 1)
+    # Compute that was queued before makes the host wait longer than the collective runs.
+    job.do("sync", 400 * MS)
+    driver.flush()
+    assert 0.1 <= driver.total("comm_wait_seconds_total", job.pid, op="AllReduce") < 0.3
+    assert driver.total("comm_wait_seconds_total", job.pid) < 0.3
+    assert 0.1 <= driver.total("nccl_kernel_seconds_total", job.pid, op="AllReduce") < 0.3
+    assert driver.level("stallwatch_probe_source", job.pid, source="profiler") == [1]
+    # What runs while nobody waits is in flight, not waited for.
+    job.do("every", 0, 10, FLOAT)
+    job.do("kernels")
+    driver.flush()
+    assert driver.total("comm_wait_seconds_total", job.pid) < 0.3
+    kernels = driver.total("nccl_kernel_seconds_total", job.pid)
+    assert 0.1 + 12 * 0.1 <= kernels < 2.5
+    for op in ("Broadcast", "Send", "Recv", "ReduceScatter", "AlltoAll", "Scatter"):
+        assert driver.total("nccl_kernel_seconds_total", job.pid, op=op) >= 0.1
+
+
+@pytest.mark.root
+def test_a_kernel_that_does_not_end_is_an_open_wait_until_the_communicator_is_aborted(
+    driver: Driver, start: Callable[..., Job], tmp_path: Path
+) -> None:
+    plugin = build_plugin(tmp_path, 5)
+    job = start(NCCL_PROFILER_PLUGIN=str(plugin))
+    job.do("init", 0, 0, 2, 1)
+    driver.attach()
+    driver.attach()
+    job.do("kernel_us", 900_000 * MS)
+    job.do("call", 0, 10, FLOAT, 1)
+    job.do("hang")
+    driver.flush()
+    job.do("sync", 200 * MS)
+    driver.flush()
+    (ratio,) = driver.level("comm_wait_ratio", job.pid)
+    assert ratio > 0.8
+    job.do("abort", 0)
+    driver.flush()
+    job.do("sync", 200 * MS)
+    driver.flush()
+    assert driver.level("comm_wait_ratio", job.pid) == [0]
+
+
+@pytest.mark.root
+def test_a_plugin_that_cannot_be_read_degrades_the_probe(
+    driver: Driver, start: Callable[..., Job], tmp_path: Path
+) -> None:
+    plugin = build_plugin(tmp_path, 8)
+    job = start("env", f"LD_PRELOAD={plugin}")
+    driver.attach()
+    status = driver.probe.status()
+    assert (status.state, status.reason) == ("degraded", "profiler_version")
+    job.end()
+    driver.flush()
+    driver.flush()
