@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from engine.readings import Count, Level, Told
 from probes.nccl import abi
+from probes.nccl.budget import BYTES, CALLS_, FIRST_CLASS, SIZE, TRAPS
 from probes.nccl.records import UNKNOWN_RANK, Clock
 from rules.slotted import dataclass, field
 
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.readings import Pairs, Process, Reading
+    from probes.budget.bounds import Floats
     from probes.nccl.records import Communicator, ErrorKey, Total, TotalKey
     from probes.nccl.snapshot import View
 
@@ -42,23 +46,58 @@ class Account:
     extra: dict[tuple[int, int], int] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     told: tuple[int, int] | None = None
+    by_communicator: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def settle(self, view: View, process: Process | None, limit: int) -> Iterator[Count]:
-        """Counters; the first carries the weight of all hits. None: an owner never seen.
+    def settle(self, view: View, process: Process | None) -> Iterator[Count]:
+        """Counters that are never scaled; the first carries the weight of all hits.
 
-        `limit`: how many communicators have a name.
+        None: an owner never seen.
         """
         yield from self._hits(view, process)
-        yield from self._calls(view, process, limit)
+        for name, (calls, size) in self.by_communicator.items():
+            labels = (("communicator", name),)
+            yield Count("nccl_communicator_calls_total", process, float(calls), labels)
+            yield Count("nccl_communicator_bytes_total", process, float(size), labels)
+        self.by_communicator.clear()
         for key, count in view.errors.items():
             before = self.errors.get(key, 0)
             self.errors[key] = count
-            labels = (("op", abi.call(key.call)), ("result", abi.result(key.result)))
-            yield Count("nccl_errors_total", process, float(count - before), labels)
+            error = (("op", abi.call(key.call)), ("result", abi.result(key.result)))
+            yield Count("nccl_errors_total", process, float(count - before), error)
 
-    def waits(self, view: View, process: Process | None, now: int) -> Iterator[Reading]:
-        """Time waited since the last look, waits that go on included; moves on to `now`."""
-        source = Clock.EXPOSED if view.process.kernels else Clock.WAITING
+    def advance(self, view: View, limit: int) -> dict[str, Floats]:
+        """What was called since the last time, by operation: vectors of budget.py.
+
+        `limit`: how many communicators have a name.
+        """
+        found: dict[str, Floats] = {}
+        for key, total in view.totals.items():
+            before = self.totals.get(key)
+            self.totals[key] = total
+            calls = total.calls - (before.calls if before else 0)
+            size = total.bytes - (before.bytes if before else 0)
+            op = abi.operation(key.operation)
+            if not calls or op == abi.UNKNOWN:
+                continue
+            vector = found.setdefault(op, np.zeros(SIZE))
+            vector[TRAPS] += 2 * calls
+            vector[CALLS_] += calls
+            vector[BYTES] += size
+            vector[FIRST_CLASS + min(key.size_class, len(SIZES))] += calls
+            name = self.name(key.communicator, limit)
+            sums = self.by_communicator.get(name, (0, 0))
+            self.by_communicator[name] = sums[0] + calls, sums[1] + size
+        return found
+
+    def waits(
+        self, view: View, process: Process | None, now: int, *, known: bool, kernels: bool
+    ) -> Iterator[Reading]:
+        """Time waited since the last look, waits that go on included; moves on to `now`.
+
+        `known`: whether synchronising calls are watched; a ratio of 0 would be a claim. `kernels`:
+        whether what profiler plugins say of kernels is.
+        """
+        source = Clock.EXPOSED if view.process.kernels and kernels else Clock.WAITING
         waited = dict(self._advance(view, source, now))
         for op, ns in waited.items():
             labels = (*LIBRARY, ("op", abi.operation(op)))
@@ -68,7 +107,8 @@ class Account:
                 labels = (("op", abi.operation(op)),)
                 yield Count("nccl_kernel_seconds_total", process, ns / NANOSECONDS, labels)
         length = now - self.settled
-        if length > 0 and not view.ended and process is not None and view.process.enqueued:
+        counts = known and view.process.enqueued and not view.ended
+        if length > 0 and process is not None and counts:
             ratio = min(1.0, sum(waited.values()) / length)
             yield Level("comm_wait_ratio", process, ratio)
             name = "profiler" if source is Clock.EXPOSED else "synchronise"
@@ -76,14 +116,14 @@ class Account:
             yield Level("stallwatch_probe_source", process, 1.0, labels)
         self.settled = now
 
-    def abandon(self, view: View) -> None:
-        """An open interval ends where it was looked at last: its thread has gone."""
+    def abandon(self, view: View, *kinds: Clock) -> None:
+        """Open intervals end where they were looked at last: nobody will close them."""
         for key, interval in view.intervals.items():
-            if key.kind in (Clock.WAITING, Clock.EXPOSED):
+            if key.kind in kinds:
                 place = key.kind, interval.operation
                 ns = max(0, self.settled - interval.since)
                 self.extra[place] = self.extra.get(place, 0) + ns
-        view.intervals.clear()
+        view.intervals = {k: v for k, v in view.intervals.items() if k.kind not in kinds}
 
     def rank(self, view: View, process: Process) -> Iterator[Told]:
         """The global rank, whenever what is known of it changes."""
@@ -121,27 +161,6 @@ class Account:
             labels = (("op", abi.operation(view.process.operation)),)
             yield Count("nccl_calls_total", process, 0.0, labels, weight=hits)
 
-    def _calls(self, view: View, process: Process | None, limit: int) -> Iterator[Count]:
-        by_op: dict[int, list[tuple[int, int, int]]] = {}
-        by_communicator: dict[str, tuple[int, int]] = {}
-        for key, total in view.totals.items():
-            before = self.totals.get(key)
-            self.totals[key] = total
-            calls = total.calls - (before.calls if before else 0)
-            size = total.bytes - (before.bytes if before else 0)
-            if not calls:
-                continue
-            by_op.setdefault(key.operation, []).append((key.size_class, calls, size))
-            name = self.name(key.communicator, limit)
-            sums = by_communicator.get(name, (0, 0))
-            by_communicator[name] = sums[0] + calls, sums[1] + size
-        for op, rows in by_op.items():
-            yield from _operation(process, (("op", abi.operation(op)),), rows)
-        for name, (calls, size) in by_communicator.items():
-            labels = (("communicator", name),)
-            yield Count("nccl_communicator_calls_total", process, float(calls), labels)
-            yield Count("nccl_communicator_bytes_total", process, float(size), labels)
-
     def _advance(self, view: View, kind: Clock, now: int) -> Iterator[tuple[int, int]]:
         """(operation, nanoseconds) since the last look; open intervals until `now`."""
         sums: dict[int, int] = {}
@@ -163,18 +182,17 @@ class Account:
                 yield op, ns - before
 
 
-def _operation(
-    process: Process | None, labels: Pairs, rows: list[tuple[int, int, int]]
-) -> Iterator[Count]:
-    calls = float(sum(calls for _, calls, _ in rows))
-    size = float(sum(size for _, _, size in rows))
+def operation(process: Process | None, op: str, delta: Floats) -> Iterator[Count]:
+    """The counters of an operation: a vector of budget.py."""
+    labels = (("op", op),)
+    calls, size = float(delta[CALLS_]), float(delta[BYTES])
     yield Count("nccl_calls_total", process, calls, labels)
     yield Count("nccl_bytes_total", process, size, labels)
-    for place, bound in enumerate(SIZES):
-        below = sum(calls for size_class, calls, _ in rows if size_class <= place)
-        if below:
+    below = np.cumsum(delta[FIRST_CLASS:])
+    for bound, count in zip(SIZES, below, strict=False):
+        if count > 0:
             yield Count(
-                "nccl_message_bytes_bucket", process, float(below), (*labels, ("le", bound))
+                "nccl_message_bytes_bucket", process, float(count), (*labels, ("le", bound))
             )
     yield Count("nccl_message_bytes_bucket", process, calls, (*labels, ("le", "+Inf")))
     yield Count("nccl_message_bytes_sum", process, size, labels)

@@ -62,9 +62,10 @@ COMMUNICATORS = (
 )
 
 
-def _wait(library: str, name: str, *twins: str) -> Function:
+def _wait(library: str, program: str, name: str, *twins: str) -> Function:
+    symbols = (name, *twins)
     return Function(
-        name, library, (name, *twins), "enter_wait", "leave_wait", mark="ignore", optional=True
+        name, library, symbols, f"enter_{program}", "leave_wait", mark="ignore", optional=True
     )
 
 
@@ -73,13 +74,13 @@ def _wait(library: str, name: str, *twins: str) -> Function:
 # cudaStreamWaitEvent makes the GPU wait, not the thread. *_ptsz and *_ptds are the same functions
 # for programs built with per-thread default streams.
 WAITS = (
-    _wait(RUNTIME, "cudaStreamSynchronize", "cudaStreamSynchronize_ptsz"),
-    _wait(RUNTIME, "cudaEventSynchronize"),
-    _wait(RUNTIME, "cudaDeviceSynchronize"),
-    _wait(RUNTIME, "cudaMemcpy", "cudaMemcpy_ptds"),
-    _wait(DRIVER, "cuStreamSynchronize", "cuStreamSynchronize_ptsz"),
-    _wait(DRIVER, "cuEventSynchronize"),
-    _wait(DRIVER, "cuCtxSynchronize"),
-    _wait(DRIVER, "cuMemcpyDtoH_v2", "cuMemcpyDtoH_v2_ptds"),
+    _wait(RUNTIME, "stream_synchronize", "cudaStreamSynchronize", "cudaStreamSynchronize_ptsz"),
+    _wait(RUNTIME, "event_synchronize", "cudaEventSynchronize"),
+    _wait(RUNTIME, "device_synchronize", "cudaDeviceSynchronize"),
+    _wait(RUNTIME, "copy", "cudaMemcpy", "cudaMemcpy_ptds"),
+    _wait(DRIVER, "driver_stream_synchronize", "cuStreamSynchronize", "cuStreamSynchronize_ptsz"),
+    _wait(DRIVER, "driver_event_synchronize", "cuEventSynchronize"),
+    _wait(DRIVER, "driver_context_synchronize", "cuCtxSynchronize"),
+    _wait(DRIVER, "driver_copy", "cuMemcpyDtoH_v2", "cuMemcpyDtoH_v2_ptds"),
 )
 FUNCTIONS = (*CALLS, *COMMUNICATORS, *WAITS)

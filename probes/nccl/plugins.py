@@ -32,6 +32,7 @@ class PluginFile:
     """A plugin in use. `versions`: of its tables."""
 
     path: str
+    mapped: Mapped
     versions: tuple[int, ...] = ()
     attachments: list[Attachment] = field(default_factory=list)
     reason: str = ""
@@ -45,6 +46,7 @@ class Plugins:
     def __init__(self, bpf: BpfObject) -> None:
         self._bpf = bpf
         self._files: dict[FileKey, PluginFile] = {}
+        self._suspended = False
         self._detacher = Detacher()
 
     @property
@@ -64,7 +66,7 @@ class Plugins:
         """Probe a file that got its first user, if it is a plugin."""
         if mapped.key in self._files:
             return
-        file = PluginFile(mapped.path)
+        file = PluginFile(mapped.path, mapped)
         try:
             with open_mapped(mapped) as image:
                 plugin = read_plugin(image)
@@ -73,7 +75,8 @@ class Plugins:
                 self._files[mapped.key] = file
                 file.versions = plugin.versions
                 file.reason, file.detail = plugin.reason, plugin.detail
-                self._probe(file, image, plugin)
+                if not self._suspended:
+                    self._probe(file, image, plugin)
         except ElfError as error:
             self._files[mapped.key] = file
             file.reason, file.detail = "unreadable_library", str(error)
@@ -86,6 +89,19 @@ class Plugins:
         file = self._files.pop(key, None)
         if file is not None:
             self._release(file)
+
+    def suspend(self) -> None:
+        """Detach all plugins until `resume`."""
+        self._suspended = True
+        for file in self._files.values():
+            self._release(file)
+
+    def resume(self) -> None:
+        """Attach them again."""
+        self._suspended = False
+        for key, file in list(self._files.items()):
+            del self._files[key]
+            self.attach(file.mapped)
 
     def close(self) -> None:
         """Detach everything and wait for it."""

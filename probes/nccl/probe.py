@@ -20,11 +20,12 @@ from probes.clock.wall import unix_ms
 from probes.functions.owners import Owners
 from probes.functions.sites import FunctionSites
 from probes.libraries.shared import Changes, subscribe
-from probes.nccl.accounts import COUNTERS, NANOSECONDS, Account
+from probes.nccl.accounts import COUNTERS, NANOSECONDS, Account, operation
+from probes.nccl.budget import Budget
 from probes.nccl.events import STREAM, readings
 from probes.nccl.functions import DRIVER, FUNCTIONS, LIBRARY, RUNTIME
 from probes.nccl.plugins import NAMES, Plugins, named_by_environment
-from probes.nccl.records import LOST, CallRecord, EventRecord, layout
+from probes.nccl.records import LOST, CallRecord, Clock, EventRecord, Kind, layout
 from probes.nccl.sequence import Sequences, publish
 from probes.nccl.settings import NcclSettings
 from probes.nccl.snapshot import Maps
@@ -113,6 +114,7 @@ class NcclProbe:
         self._accounts: dict[int, Account] = {}
         self._sites = FunctionSites(bpf, FUNCTIONS, max_files=self._settings.max_files)
         self._plugins = Plugins(bpf)
+        self._budget = Budget(self._sites, self._plugins, self._settings.budget, self._close_clocks)
         self._mapped: dict[FileKey, Mapped] = {}
         self._told: Counter[Process | None] = Counter()
         self._users: set[Process] = set()
@@ -124,6 +126,7 @@ class NcclProbe:
             self._sites.advance()
             self._apply(self._watch, self._watch.poll())
             self._drain()
+            self._budget.poll(self._add_up)
 
     def produced(self) -> Produced:
         """The kernel's counters."""
@@ -157,7 +160,12 @@ class NcclProbe:
         snapshot = self._maps.read()
         self._owners.refresh({v.process.tgid: born for born, v in snapshot.views.items()})
         for view in snapshot.views.values():
+            self._advance(view)
+        self._budget.step()
+        for view in snapshot.views.values():
             self._settle(view, now)
+        for level in self._budget.levels():
+            self._emit(level)
         self._open_initialisations(snapshot, now)
         self._owners.forget()
         self._told.clear()
@@ -234,32 +242,71 @@ class NcclProbe:
             owner = self._owners.at(view.process.tgid, view.process.born)
             if owner in ended:
                 view.ended = True
+                self._advance(view)
                 self._settle(view, now)
         for process in gone:
+            self._tell(process)
+            self._budget.forget(process)
             self._users.discard(process)
             self._owners.leave(process)
             self._sequences.forget(process)
             self._emit(Gone(process))
 
+    def _account(self, view: View) -> Account:
+        born = view.process.born
+        return self._accounts.setdefault(born, Account(settled=born))
+
+    def _add_up(self) -> None:
+        for view in self._maps.read().views.values():
+            self._advance(view)
+
+    def _advance(self, view: View) -> None:
+        """Add what was called since to the totals that the budget keeps."""
+        process = self._owners.at(view.process.tgid, view.process.born)
+        deltas = self._account(view).advance(view, self._settings.communicators)
+        for op, delta in deltas.items():
+            if process is not None:
+                self._budget.add(process, op, delta)
+            else:
+                for count in operation(None, op, delta):
+                    self._emit(count)
+        if process is not None:
+            self._budget.weigh(process, view.process)
+
+    def _tell(self, process: Process) -> None:
+        for op, delta in self._budget.take(process):
+            for count in operation(process, op, delta):
+                self._emit(count)
+
     def _settle(self, view: View, now: int) -> None:
-        born, pid = view.process.born, view.process.tgid
-        process = self._owners.at(pid, born)
-        account = self._accounts.setdefault(born, Account(settled=min(now, born)))
-        limit = self._settings.communicators
+        process = self._owners.at(view.process.tgid, view.process.born)
+        account = self._account(view)
         self._reap_threads(view, account)
         if process is not None:
             for told in account.rank(view, process):
                 self._emit(told)
-        for count in account.settle(view, process, limit):
+            self._tell(process)
+        for count in account.settle(view, process):
             self._emit(count)
-        for reading in account.waits(view, process, now):
+        known, kernels = self._budget.sees_waits, self._budget.sees_kernels
+        for reading in account.waits(view, process, now, known=known, kernels=kernels):
             self._emit(reading)
         if view.ended:
             self._maps.forget(view)
-            del self._accounts[born]
+            del self._accounts[view.process.born]
         elif process is not None:
-            for level in account.levels(view, process, limit):
+            for level in account.levels(view, process, self._settings.communicators):
                 self._emit(level)
+
+    def _close_clocks(self) -> None:
+        """Hooks were taken away: what is open now would never end."""
+        for view in self._maps.read().views.values():
+            self._account(view).abandon(view, *Clock)
+            for kind in Clock:
+                self._maps.stop_clock(view.process.born, kind)
+            for place, record in view.threads.items():
+                if record.wait_frame:
+                    self._maps.forget_thread(*place)
 
     def _reap_threads(self, view: View, account: Account) -> None:
         """A thread that ended in a wait never leaves it."""
@@ -273,7 +320,7 @@ class NcclProbe:
             del view.threads[place]
         if stuck:
             if waiting == stuck:
-                account.abandon(view)
+                account.abandon(view, Clock.WAITING, Clock.EXPOSED)
             self._maps.set_waiting(view.process.born, waiting - stuck)
 
     def _open_initialisations(self, snapshot: Snapshot, now: int) -> None:
@@ -285,6 +332,7 @@ class NcclProbe:
                 self._emit(Level("nccl_init_open_seconds", process, seconds))
 
     def _drain(self) -> None:
+        made: set[int] = set()
         for raw in self._events.drain():
             record = EventRecord(*layout(EventRecord).unpack(raw[: layout(EventRecord).size]))
             process = self._owners.at(record.pid, record.time)
@@ -297,7 +345,11 @@ class NcclProbe:
             ):
                 self._told[process] += isinstance(reading, Event)
                 self._emit(reading)
-            for mapped in named_by_environment(record.pid):
+            if record.kind == Kind.INIT and not record.result:
+                made.add(record.pid)
+        # With its first communicator NCCL has loaded its plugin.
+        for pid in made:
+            for mapped in named_by_environment(pid):
                 self._plugins.attach(mapped)
         if self._calls is not None:
             self._drain_calls(self._calls)

@@ -35,6 +35,8 @@
 #define NONBLOCKING 1
 #define UNKNOWN_RANK (-1)
 
+#define WAIT_FUNCTIONS 8
+
 /* Reasons of sw_lost. */
 #define LOST_THREADS 0
 #define LOST_TOTALS 1
@@ -91,6 +93,9 @@ struct process {
 	u64 hits; /* of all programs: the weight of everything below */
 	u64 enqueued;
 	u64 kernels; /* kernel events of a profiler plugin */
+	u64 plugin_calls;
+	u64 asked; /* ncclCommGetAsyncError */
+	u64 synchronised[WAIT_FUNCTIONS]; /* calls that wait for the GPU, in the order of functions.py */
 	u32 tgid;
 	u32 op; /* the last collective */
 	u32 kernel_op;
@@ -946,6 +951,10 @@ int leave_group_end(struct pt_regs *ctx)
 
 int get_async_error(struct pt_regs *ctx)
 {
+	struct process *process = this_process();
+
+	if (process)
+		__sync_fetch_and_add(&process->asked, 1);
 	return open_call(ctx, OP_ASYNC, SW_ARG1(ctx), SW_ARG2(ctx));
 }
 
@@ -1119,7 +1128,7 @@ static inline void stop_waiting(struct thread *thread, u64 now)
 		begin(owner, WAITING, thread->wait_op, now);
 }
 
-int enter_wait(struct pt_regs *ctx)
+static inline int enter_wait(struct pt_regs *ctx, u32 place)
 {
 	u64 key = bpf_get_current_pid_tgid();
 	u32 tgid = key >> 32;
@@ -1131,6 +1140,7 @@ int enter_wait(struct pt_regs *ctx)
 	if (!process)
 		return 0;
 	hit(process);
+	__sync_fetch_and_add(&process->synchronised[place], 1);
 	thread = thread_of(process, &key);
 	if (!thread)
 		return 0;
@@ -1159,6 +1169,46 @@ int enter_wait(struct pt_regs *ctx)
 	if (read_running(owner, KERNELS) > 0)
 		begin(owner, EXPOSED, process->kernel_op, now);
 	return 0;
+}
+
+int enter_stream_synchronize(struct pt_regs *ctx)
+{
+	return enter_wait(ctx, 0);
+}
+
+int enter_event_synchronize(struct pt_regs *ctx)
+{
+	return enter_wait(ctx, 1);
+}
+
+int enter_device_synchronize(struct pt_regs *ctx)
+{
+	return enter_wait(ctx, 2);
+}
+
+int enter_copy(struct pt_regs *ctx)
+{
+	return enter_wait(ctx, 3);
+}
+
+int enter_driver_stream_synchronize(struct pt_regs *ctx)
+{
+	return enter_wait(ctx, 4);
+}
+
+int enter_driver_event_synchronize(struct pt_regs *ctx)
+{
+	return enter_wait(ctx, 5);
+}
+
+int enter_driver_context_synchronize(struct pt_regs *ctx)
+{
+	return enter_wait(ctx, 6);
+}
+
+int enter_driver_copy(struct pt_regs *ctx)
+{
+	return enter_wait(ctx, 7);
 }
 
 int leave_wait(struct pt_regs *ctx)
@@ -1249,6 +1299,7 @@ static inline int start_event(struct pt_regs *ctx, u64 types, u64 name)
 	if (!process)
 		return 0;
 	hit(process);
+	__sync_fetch_and_add(&process->plugin_calls, 1);
 	if (sw_read_user(words, sizeof(words), (void *)SW_ARG3(ctx)))
 		return 0;
 	words[0] &= types;
@@ -1321,6 +1372,7 @@ int stop_event(struct pt_regs *ctx)
 	if (!process)
 		return 0;
 	hit(process);
+	__sync_fetch_and_add(&process->plugin_calls, 1);
 	key.owner = process->born;
 	key.handle = SW_ARG1(ctx);
 	known = sw_lookup(handles, &key);

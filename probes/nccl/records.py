@@ -110,16 +110,31 @@ class Spent(NamedTuple):
 
 
 class ProcessRecord(NamedTuple):
-    """`kernels`: events of a profiler plugin; the operations are the last ones."""
+    """`kernels`: events of a profiler plugin; the operations are the last ones.
+
+    `synchronised`: calls by the place of their function in functions.WAITS.
+    """
 
     born: int
     hits: int
     enqueued: int
     kernels: int
+    plugin_calls: int
+    asked: int
+    synchronised: tuple[int, ...]
     tgid: int
     operation: int
     kernel_operation: int
     zero: int
+
+    @classmethod
+    def decode(cls, value: bytes) -> ProcessRecord:
+        """From the map's bytes."""
+        fields = _PROCESS.unpack(value)
+        born, hits, enqueued, kernels, plugin_calls, asked, *rest = fields
+        waits, (tgid, op, kernel_op, zero) = tuple(rest[:8]), rest[8:]
+        head = (born, hits, enqueued, kernels, plugin_calls, asked)
+        return cls(*head, waits, tgid, op, kernel_op, zero)
 
 
 class ThreadRecord(NamedTuple):
@@ -199,6 +214,7 @@ class CallRecord(NamedTuple):
     dtype: int
 
 
+_PROCESS = struct.Struct("=14QIIII")
 Record: TypeAlias = type[tuple[int, ...]]
 _LAYOUTS: dict[Record, struct.Struct] = {
     TotalKey: struct.Struct("=QQII"),
@@ -210,7 +226,6 @@ _LAYOUTS: dict[Record, struct.Struct] = {
     Interval: struct.Struct("=QQ"),
     SpentKey: struct.Struct("=QII"),
     Spent: struct.Struct("=QQ"),
-    ProcessRecord: struct.Struct("=QQQQIIII"),
     ThreadRecord: struct.Struct("=6QiiIIII8QII"),
     Pending: struct.Struct("=QQQiiII"),
     EventRecord: struct.Struct("=6QiiIIII"),

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from engine.config.model import Section
+from probes.budget.settings import BudgetConfig
 
 _Pages = Annotated[int, Field(strict=True, ge=1, le=4096)]
 
@@ -19,7 +20,7 @@ class NcclSettings(Section):
     two polls, the others are counted only. wait_of: whose collectives make a thread's synchronise
     a wait. event_pages: 16 pages hold 800 events between two polls. sequence: keep the order of
     calls, sequence_length of each process; sequence_pages: 64 pages hold 5,400 calls of the node
-    between two polls.
+    between two polls. budget: what the probe may take from a process.
     """
 
     slow_init_seconds: Annotated[float, Field(gt=0)] = 60.0
@@ -30,6 +31,7 @@ class NcclSettings(Section):
     sequence: bool = False
     sequence_pages: _Pages = 64
     sequence_length: Annotated[int, Field(strict=True, ge=16, le=65536)] = 1024
+    budget: BudgetConfig = BudgetConfig()
     max_files: Annotated[int, Field(strict=True, ge=1, le=4096)] = 256
 
     def defines(self) -> dict[str, int]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from probes.nccl.abi import FIRST_INITIALISATION
 from probes.nccl.records import (
+    Clock,
     ClockKey,
     Communicator,
     ErrorKey,
@@ -89,7 +90,7 @@ class Maps:
             snapshot.pending[place] = min(since, snapshot.pending.get(place, since))
         for name in ("processes", "ended_processes"):
             for _pid, value in self._bpf.map(name).items():  # noqa: PERF102 - a map of the kernel's
-                record = ProcessRecord(*layout(ProcessRecord).unpack(value))
+                record = ProcessRecord.decode(value)
                 # One that ends in between is in the first map or in both.
                 snapshot.views[record.born] = View(record, ended=name != "processes")
         for rows, attribute in (
@@ -115,16 +116,18 @@ class Maps:
 
     def set_waiting(self, owner: int, waiting: int) -> None:
         """After a thread ended in a wait: how many others still are; with none, nothing runs."""
-        for kind in (0, 1):
-            key = layout(ClockKey).pack(owner, kind)
-            if not waiting:
-                self._bpf.map("intervals").delete(key)
-        running = self._bpf.map("running")
-        key = layout(ClockKey).pack(owner, 0)
         if waiting:
-            running.update(key, waiting.to_bytes(8, "little"))
-        else:
-            running.delete(key)
+            key = layout(ClockKey).pack(owner, Clock.WAITING)
+            self._bpf.map("running").update(key, waiting.to_bytes(8, "little"))
+            return
+        self.stop_clock(owner, Clock.WAITING)
+        self._bpf.map("intervals").delete(layout(ClockKey).pack(owner, Clock.EXPOSED))
+
+    def stop_clock(self, owner: int, kind: Clock) -> None:
+        """Nothing of a kind runs any more."""
+        key = layout(ClockKey).pack(owner, kind)
+        self._bpf.map("intervals").delete(key)
+        self._bpf.map("running").delete(key)
 
     def forget(self, view: View) -> None:
         """Clear all that a process left."""
@@ -133,15 +136,13 @@ class Maps:
         self._delete("errors", ErrorKey, view.errors)
         self._delete("communicators", Place, view.communicators)
         self._delete("spent", SpentKey, view.spent)
-        for kind in range(3):
-            key = layout(ClockKey).pack(owner, kind)
-            self._bpf.map("intervals").delete(key)
-            self._bpf.map("running").delete(key)
+        for kind in Clock:
+            self.stop_clock(owner, kind)
         for pid, tid in view.threads:
             self.forget_thread(pid, tid)
         tgid = view.process.tgid.to_bytes(4, "little")
         current = self._bpf.map("processes").lookup(tgid)
-        if current is not None and layout(ProcessRecord).unpack(current)[0] == owner:
+        if current is not None and ProcessRecord.decode(current).born == owner:
             self._bpf.map("processes").delete(tgid)
         self._bpf.map("ended_processes").delete(owner.to_bytes(8, "little"))
 

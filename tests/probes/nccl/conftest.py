@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+# Flushes follow each other within milliseconds here, so that a rate means nothing to a budget.
+SETTINGS = {"slow_init_seconds": 0.1, "events": 6, "sequence": True, "budget": {"enabled": False}}
+
+
 @pytest.fixture(scope="session")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The job; its libraries lie beside it."""
@@ -39,7 +43,7 @@ def running(stand_in: Path) -> Iterator[Driver]:
     """One probe for all tests, and a job that keeps the libraries in use: attaching to a hundred
     places takes a second, letting go of them ten.
     """
-    driver = Driver(slow_init_seconds=0.1, events=6, sequence=True)
+    driver = Driver(**SETTINGS)
     anchor = Job(stand_in)
     driver.attach()
     yield driver
