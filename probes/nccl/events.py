@@ -67,7 +67,7 @@ def readings(
         if told:
             yield Event(name, to_ms(record.time), process, fields, weight, STREAM)
         else:
-            yield Count("nccl_calls_total", process, 0.0, (("op", abi.UNKNOWN),), weight, STREAM)
+            yield Count("nccl_calls_total", process, 0.0, (("op", "AllReduce"),), weight, STREAM)
 
 
 def _duration(call: str, seconds: float) -> Iterator[tuple[str, float, Pairs]]:

@@ -90,7 +90,7 @@ class Caller:
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Driver]:
-    driver = Driver(events=100)
+    driver = Driver(events=100, budget={"enabled": False})
     yield driver
     driver.probe.stop()
 

@@ -64,9 +64,10 @@ class Job:
             stdout=subprocess.PIPE,
             env={**os.environ, **environment},
         )
-        self.pid = int(self._line())
+        self.pid = int(self.read())
 
-    def _line(self) -> str:
+    def read(self) -> str:
+        """Its next line."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
@@ -79,7 +80,7 @@ class Job:
     def do(self, word: str, *numbers: int) -> str:
         """Tell it what to do and wait until it is done; its answer."""
         self.begin(word, *numbers)
-        return self._line()
+        return self.read()
 
     def end(self) -> None:
         """Kill it."""
