@@ -80,7 +80,7 @@ class Account:
             if not calls or op == abi.UNKNOWN:
                 continue
             vector = found.setdefault(op, np.zeros(SIZE))
-            vector[TRAPS] += 2 * calls
+            vector[TRAPS] += calls
             vector[CALLS_] += calls
             vector[BYTES] += size
             vector[FIRST_CLASS + min(key.size_class, len(SIZES))] += calls

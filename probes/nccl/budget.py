@@ -1,8 +1,8 @@
 """Calls counted within a budget, and what the other hooks may cost.
 
 Collectives that cost too much are watched in slices and their counts scaled up (probes/budget).
-A wait that is seen now and then tells nothing, nor does half of a plugin's events: these are
-watched or they are not, and share the other half of the budget.
+A wait that is seen now and then tells nothing, nor does half of a plugin's events: these, and the
+results of calls, are watched or they are not, and share the other half of the budget.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from engine.readings import Level
 from probes.budget.governor import Governor
 from probes.nccl import abi
-from probes.nccl.functions import CALLS, COMMUNICATORS, WAITS
+from probes.nccl.functions import CALLS, COMMUNICATORS, RESULT, RESULTS, WAITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -59,12 +59,12 @@ class Budget:
         half = settings.model_copy(update={"ratio": settings.ratio * SHARE})
         rest = half.model_copy(update={"ladder": ()})
         asks = [each for each in COMMUNICATORS if each.name == ASK]
-        others: list[Function | _Plugin] = [*WAITS, *asks, _Plugin()]
+        others: list[Function | _Plugin] = [*RESULTS, *WAITS, *asks, _Plugin()]
         self._calls = Governor("nccl", self, CALLS, half)
         self._rest = Governor("nccl", self, others, rest)
         self._raw: dict[Key, Floats] = {}
         self._told: dict[Key, Floats] = {}
-        self._hooks: dict[Key, tuple[float, ...]] = {}
+        self._hooks: dict[Key, tuple[float]] = {}
         self._bounds: dict[Key, float] = {}
 
     @property
@@ -97,6 +97,10 @@ class Budget:
     def add(self, process: Process, op: str, delta: Floats) -> None:
         """An operation was called."""
         key = FUNCTION_OF[op], process
+        result = f"{key[0]}{RESULT}", process
+        (before,) = self._hooks.get(result, (0.0,))
+        # Entry and exit of the result's own.
+        self._hooks[result] = (before + 2 * float(delta[CALLS_]),)
         self._raw[key] = self._raw[key] + delta if key in self._raw else delta
 
     def weigh(self, process: Process, record: ProcessRecord) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.probes.nccl.building import Job
-    from tests.probes.nccl.conftest import Driver
+    from tests.probes.nccl.driving import Driver
 
 ROOT = Path(__file__).resolve().parents[3]
 FLOAT, HALF = 7, 6
@@ -320,13 +320,17 @@ def test_all_that_the_kernel_produced_is_consumed_exactly_once(
     job.do("abort", 0)
     driver.flush()
     job.end()
+    driver.probe.poll()
+    least = dict(driver.probe.produced().produced)
     driver.flush()
     after = driver.probe.produced()
     consumed: Counter[str] = Counter()
     for each in driver.all[seen:]:
         consumed[getattr(each, "stream", "")] += getattr(each, "weight", 0)
-    assert consumed[""] == dict(after.produced)[""] - before[""] > 400
-    assert consumed["events"] == dict(after.produced)["events"] - before["events"] == 5
+    # Equal when nobody else uses NCCL on this machine meanwhile.
+    for stream, own in (("", 400 + 8), ("events", 5), ("sequence", 400)):
+        most = dict(after.produced)[stream] - before[stream]
+        assert own <= least[stream] - before[stream] <= consumed[stream] <= most
     assert not any(count for _, count in after.lost)
 
 

@@ -94,17 +94,19 @@ def test_only_the_time_in_which_a_kernel_runs_is_a_wait(
     # Compute that was queued before makes the host wait longer than the collective runs.
     job.do("sync", 400 * MS)
     driver.flush()
-    assert 0.1 <= driver.total("comm_wait_seconds_total", job.pid, op="AllReduce") < 0.3
-    assert driver.total("comm_wait_seconds_total", job.pid) < 0.3
-    assert 0.1 <= driver.total("nccl_kernel_seconds_total", job.pid, op="AllReduce") < 0.3
+    # The kernel begins a moment before the host waits.
+    waited = driver.total("comm_wait_seconds_total", job.pid)
+    assert 0.03 < waited < 0.38
+    assert waited == driver.total("comm_wait_seconds_total", job.pid, op="AllReduce")
+    assert 0.1 <= driver.total("nccl_kernel_seconds_total", job.pid, op="AllReduce") < 0.38
     assert driver.level("stallwatch_probe_source", job.pid, source="profiler") == [1]
     # What runs while nobody waits is in flight, not waited for.
     job.do("every", 0, 10, FLOAT)
     job.do("kernels")
     driver.flush()
-    assert driver.total("comm_wait_seconds_total", job.pid) < 0.3
+    assert driver.total("comm_wait_seconds_total", job.pid) == waited
     kernels = driver.total("nccl_kernel_seconds_total", job.pid)
-    assert 0.1 + 12 * 0.1 <= kernels < 2.5
+    assert kernels >= 0.1 + 12 * 0.1
     for op in ("Broadcast", "Send", "Recv", "ReduceScatter", "AlltoAll", "Scatter"):
         assert driver.total("nccl_kernel_seconds_total", job.pid, op=op) >= 0.1
 

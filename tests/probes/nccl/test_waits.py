@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.probes.nccl.building import Job
-    from tests.probes.nccl.conftest import Driver
+    from tests.probes.nccl.driving import Driver
 
 FLOAT = 7
 MS = 1000
