@@ -126,8 +126,8 @@ def _introduce(story: Story, pair: Network, agent: Agent) -> None:
         ),
     )
     needed = statuses["tcp_retransmit"]
-    if needed.state == "off":
-        raise NotHereError(f"probe tcp_retransmit is off: {needed.detail}", needed.mend)
+    if needed.state == "off" or needed.reason == "poller":
+        raise NotHereError(f"probe tcp_retransmit cannot attach: {needed.detail}", needed.mend)
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from probes.tcp_retransmit.kernel import RetransmitProgram
 from probes.tcp_retransmit.limits import Limits, LimitSettings, looking_from_settings
 from probes.tcp_retransmit.namespaces import shared_namespaces
 from probes.tcp_retransmit.owners import Owners
+from probes.tcp_retransmit.poller import TcpPoller
 from probes.tcp_retransmit.sockets import LOSS_PROBES, Sockets
 from probes.tcp_retransmit.tallies import (
     ABANDONED,
@@ -66,16 +67,18 @@ class TcpRetransmitProbe:
         self._connecting: set[Process] = set()
         self._pending: list[Record] = []
         self._trust_pids = True
+        self._poller: TcpPoller | None = None
 
     def start(self, options: ProbeOptions, emit: Callable[[Reading], None]) -> ProbeStatus:
-        """Attach, then look once at what exists. Settings: see limits.Limits."""
+        """Attach, or poll where that cannot be, then look once at what exists."""
         self._emit = emit
         try:
             capabilities.require_bpf(capabilities.read_privileges())
             self._program = RetransmitProgram(Limits.from_settings(options.settings))
         except UnavailableError as error:
-            self._status = error.status(self.name)
-            return self._status
+            looking = looking_from_settings(options.settings)
+            self._poller = TcpPoller(self.name, looking, error, emit)
+            return self._poller.start()
         self._trust_pids = capabilities.sees_kernel_pids()
         self._sockets = Sockets(self._owners, looking_from_settings(options.settings))
         self._sockets.closed_by = self._closed_by
@@ -106,6 +109,8 @@ class TcpRetransmitProbe:
 
     def poll(self) -> None:
         """Meet new owners, hand out retransmits, hear of closed sockets."""
+        if self._poller is not None:
+            self._poller.poll()
         if self._program is None:
             return
         if self._trust_pids:
@@ -162,6 +167,8 @@ class TcpRetransmitProbe:
 
     def produced(self) -> Produced:
         """The kernel's counters."""
+        if self._poller is not None:
+            return self._poller.produced()
         if self._program is None:
             return Produced(self.name)
         segments = (
@@ -173,6 +180,8 @@ class TcpRetransmitProbe:
 
     def collect(self) -> None:
         """Emit counts, segments and loss probes, then who has gone."""
+        if self._poller is not None:
+            self._poller.collect()
         if self._program is None:
             return
         self.poll()
@@ -256,6 +265,8 @@ class TcpRetransmitProbe:
 
     def status(self) -> ProbeStatus:
         """The present state."""
+        if self._poller is not None:
+            return self._poller.status()
         refused = self._sockets.refused
         if not refused or self._status.state != "attached":
             return self._status
@@ -266,7 +277,10 @@ class TcpRetransmitProbe:
     def stop(self) -> None:
         """Detach and let go of every namespace."""
         self._sockets.close()
+        if self._poller is not None:
+            self._poller.stop()
         if self._program is not None:
             self._program.close()
-            self._program = None
+        if self._program is not None or self._poller is not None:
+            self._program = self._poller = None
             self._status = ProbeStatus(self.name, "off", "stopped", "the agent is stopping")

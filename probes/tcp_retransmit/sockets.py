@@ -52,7 +52,10 @@ class Sockets:
     the kernel counted and sockets did not.
     """
 
-    def __init__(self, known: Owners, looking: Looking | None = None) -> None:
+    def __init__(
+        self, known: Owners, looking: Looking | None = None, discover_looks: int = _DISCOVER
+    ) -> None:
+        self._discover_looks = discover_looks
         self._owners = known
         self._looking = looking or Looking()
         self._totals = Totals()
@@ -150,7 +153,7 @@ class Sockets:
     def _look(self, living: Mapping[int, Owner]) -> Iterator[Reading]:
         """List all sockets of the owners' namespaces, in each after its counters."""
         asked = {inode: owner.process.pid for inode, owner in living.items()}
-        if self._looks % _DISCOVER == 0:
+        if self._looks % self._discover_looks == 0:
             asked = {**namespaces.namespaces_of(Procfs().pids()), **asked}
         self._looks += 1
         found, self.refused = namespaces.visit(asked, self._ask)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from engine.readings import ProbeOptions
+from engine.readings import ProbeOptions, Watched
 from probes.bpf.errors import UnavailableError
 from probes.tcp_retransmit import layouts
 from probes.tcp_retransmit.limits import Limits
@@ -72,13 +72,18 @@ def test_a_process_that_ended_unseen_leaves_the_kernels_table() -> None:
 
 
 @pytest.mark.root
-def test_without_a_tracepoint_it_is_off_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_tracepoint_it_polls_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(category: str, event: str) -> None:
         raise UnavailableError("no_tracepoint", f"no {category}:{event}", "a newer kernel")
 
     monkeypatch.setattr(layouts, "read_format", absent)
     readings: list[Reading] = []
-    status = TcpRetransmitProbe().start(ProbeOptions(), readings.append)
-    assert (status.state, status.reason) == ("off", "no_tracepoint")
-    assert status.mend
-    assert readings == []
+    probe = TcpRetransmitProbe()
+    status = probe.start(ProbeOptions(), readings.append)
+    assert (status.state, status.reason) == ("degraded", "poller")
+    assert status.detail.startswith("no tcp:tcp_retransmit_skb; polled instead")
+    assert status.mend == "a newer kernel"
+    watched = {metric for r in readings if isinstance(r, Watched) for metric, _ in r.metrics}
+    assert "tcp_retrans_total" not in watched  # a 0 would claim that there was none
+    probe.stop()
+    assert probe.status().state == "off"
