@@ -231,8 +231,10 @@ class LibraryWatch:
         return found
 
     def example(self, key: FileKey, users: Iterable[Process]) -> Mapped:
-        """A file as one of its users maps it."""
-        process = min(users)
+        """A file as one of its users maps it, a living one if there is any: it is to be opened."""
+        known = sorted(users)
+        alive = (each for each in known if identify(each.pid, self._proc) == each)
+        process = next(alive, known[0])
         return next(each for each in self._mapped[process] if each.key == key)
 
     def _rename(self) -> None:

@@ -162,3 +162,19 @@ def test_a_glob_finds_its_files_in_maps(machine: Machine) -> None:
 def test_without_a_name_nothing_matches(machine: Machine) -> None:
     machine.runs(20, [LINKER, TORCH])
     assert machine.shared().subscribe().poll() == Changes()
+
+
+def test_a_file_that_appears_is_shown_as_a_user_maps_it_that_has_not_just_ended(
+    machine: Machine,
+) -> None:
+    watch = machine.shared()
+    busy, lazy = watch.subscribe("libtorch_cpu.so"), watch.subscribe("libtorch_cpu.so")
+    busy.poll()
+    lazy.poll()
+    for pid in (20, 21):
+        machine.runs(pid, [LINKER, TORCH])
+    machine.named = {20, 21}
+    busy.poll()
+    machine.ends(20)  # between the look and the poll that tells of it
+    (mapped,) = lazy.poll().appeared
+    assert mapped.pid == 21
