@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import logging
 import struct
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from engine.readings import MapUse
     from probes.bpf.attachment import Attachment
     from probes.bpf.builder import Builder
+
+LOG = logging.getLogger(__name__)
 
 
 class ProgramType(enum.IntEnum):
@@ -185,7 +188,10 @@ def load(
     _remove_stale_once()
     capabilities.lift_locked_memory()
     source = Source(path, {name: int(kind) for name, kind in programs.items()}, defines or {})
-    return BpfObject(*build_first(source, builders or bcc.builders()))
+    built, step, left = build_first(source, builders or bcc.builders())
+    if left:
+        LOG.warning("%s: %s; built with %s", source.name, "; ".join(map(str, left)), step)
+    return BpfObject(built, step, left)
 
 
 @functools.cache

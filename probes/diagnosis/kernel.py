@@ -143,7 +143,8 @@ def _trial() -> Iterator[Finding]:
         yield Finding("uprobes", "no", "not tried: no BPF program can be loaded")
         return
     try:
-        yield Finding("BPF programs", "ok", "one was compiled, verified and loaded")
+        way = "; ".join([*map(str, loaded.left), loaded.step])
+        yield Finding("BPF programs", "ok", f"one was compiled, verified and loaded ({way})")
         try_uprobe(loaded, "on_nothing")
         way = "the uprobe PMU" if capabilities.uprobe_pmu() is not None else "uprobe_events"
         yield Finding("uprobes", "ok", f"one was attached, by {way}")

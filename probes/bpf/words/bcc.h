@@ -82,6 +82,20 @@ static inline long sw_ring_output(void *ring, void *record, u64 size, u64 mark)
 #define SW_STACK_ARG(to, ctx, n) sw_read_user(to, 8, (void *)(SW_STACK_POINTER(ctx) + 8 * (n) + 8))
 #endif
 
+/*
+ * Adds to a counter of 8 bytes, whole: what __sync_fetch_and_add of a program becomes. Spelled out,
+ * because the compiler now and then makes of that an instruction which also returns the old value,
+ * though nobody asks for it, and kernels before 5.12 refuse that one.
+ */
+#define sw_add_whole(counter, value)                                                          \
+	do {                                                                                  \
+		_Static_assert(sizeof(*(counter)) == 8, "a counter has 8 bytes");             \
+		asm volatile("lock *(u64 *)(%0 + 0) += %1"                                    \
+			     :                                                                \
+			     : "r"(counter), "r"((u64)(value))                                \
+			     : "memory");                                                     \
+	} while (0)
+
 /* Every program has both: events after its filter, by stream, and losses, by reason. */
 #define SW_COUNTERS(streams, reasons)               \
 	SW_PERCPU_ARRAY(sw_produced, u64, streams); \

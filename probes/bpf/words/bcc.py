@@ -55,6 +55,7 @@ def respell(program: str, *, ring: bool) -> str:
     for word, (count, template) in calls.items():
         pattern = rf"\b{word}\({','.join([_ARGUMENT] * count)}\)"
         program = re.sub(pattern, template, program)
+    program = program.replace("__sync_fetch_and_add(", "sw_add_whole(")
     header = Path(__file__).with_name("bcc.h").read_text(encoding="utf-8")
     return f'{header}\n#line 1 "program.bpf.c"\n{program}'
 
