@@ -811,11 +811,23 @@ static inline void finish(struct pt_regs *ctx, u64 owner, struct pending *begun,
 		announce(ctx, &key, &made, result, 0);
 }
 
+/* One of the communicators that ncclCommInitAll has made; false: there are no more. */
+static inline bool finish_one(struct communicator_key *key, struct communicator *made, u64 out, int i)
+{
+	if (i >= made->nranks)
+		return false;
+	made->rank = i;
+	if (sw_read_user(&key->address, sizeof(key->address), (void *)(out + i * sizeof(key->address))))
+		return false;
+	if (key->address && sw_update(communicators, key, made))
+		sw_count(sw_lost, LOST_COMMUNICATORS);
+	return true;
+}
+
 static inline void finish_all(struct pt_regs *ctx, u64 owner, struct pending *begun, u32 result)
 {
 	struct communicator_key key = {};
 	struct communicator made = {};
-	u64 at = begun->out;
 
 	key.owner = owner;
 	made.id = begun->id;
@@ -823,17 +835,13 @@ static inline void finish_all(struct pt_regs *ctx, u64 owner, struct pending *be
 	made.nranks = begun->nranks;
 	made.function = begun->function;
 	made.ready = 1;
-#pragma unroll
-	for (int i = 0; i < MAX_PENDING; i++) {
-		if (result || i >= begun->nranks)
-			break;
-		made.rank = i;
-		if (sw_read_user(&key.address, sizeof(key.address), (void *)at))
-			break;
-		at += sizeof(key.address);
-		if (key.address && sw_update(communicators, &key, &made))
-			sw_count(sw_lost, LOST_COMMUNICATORS);
-	}
+	/* Written out: the compiler does not unroll it, and the verifier of 5.10 fails over the loop. */
+#define FINISH_ONE(i) finish_one(&key, &made, begun->out, i)
+#define FINISH_FOUR(i) \
+	(FINISH_ONE(i) && FINISH_ONE(i + 1) && FINISH_ONE(i + 2) && FINISH_ONE(i + 3))
+	_Static_assert(MAX_PENDING == 16, "as many as are written out");
+	if (!result && FINISH_FOUR(0) && FINISH_FOUR(4) && FINISH_FOUR(8))
+		FINISH_FOUR(12);
 	made.rank = UNKNOWN_RANK;
 	announce(ctx, &key, &made, result, 0);
 }

@@ -118,6 +118,7 @@ def probe(readings: list[Reading], device: Path) -> Iterator[GpuDriverProbe]:
         "devices": [str(device.parent / "nvidia*")],
         "slow": "200ms",
         "hook": "tracepoint",
+        "max_syscall_tax_seconds": 1e-5,  # an emulated kernel takes its time
     }
     status = made.start(ProbeOptions(settings), readings.append)
     assert status.state == "attached", status
