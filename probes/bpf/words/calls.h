@@ -174,6 +174,14 @@ static __always_inline u32 call_value_bucket(u64 value)
 	return log > SW_CALL_BUCKETS - 1 ? SW_CALL_BUCKETS - 1 : log;
 }
 
+/* A bucket as an index: the barrier keeps the compiler from leaving out a mask that it knows to be
+ * needless and that an older verifier (5.10) does not. */
+static __always_inline u32 call_index(u32 bucket)
+{
+	asm volatile("" : "+r"(bucket));
+	return bucket & (SW_CALL_BUCKETS - 1);
+}
+
 /* When the present process made its first hit; 0 when there is no room to remember it. */
 static __always_inline u64 call_born(void)
 {
@@ -362,7 +370,7 @@ static __always_inline int call_leave_with(struct pt_regs *ctx, u32 slot, bool f
 	if (frame.bytes + bytes)
 		__sync_fetch_and_add(&total->bytes, frame.bytes + bytes);
 	if (frame.start) {
-		u32 bucket = call_duration_bucket(now - frame.start) & (SW_CALL_BUCKETS - 1);
+		u32 bucket = call_index(call_duration_bucket(now - frame.start));
 
 		__sync_fetch_and_add(&total->timed, 1);
 		__sync_fetch_and_add(&total->sum, now - frame.start);
@@ -415,7 +423,7 @@ static __always_inline int call_count(struct pt_regs *ctx, u32 slot, u64 bytes)
 /* A value seen, into a histogram of its own. `hits` is 0 where the same hit is counted elsewhere. */
 static __always_inline int call_observe(struct pt_regs *ctx, u32 slot, u64 value, u64 hits)
 {
-	u32 bucket = call_value_bucket(value) & (SW_CALL_BUCKETS - 1);
+	u32 bucket = call_index(call_value_bucket(value));
 	struct call_total *total;
 
 	if (hits)

@@ -106,7 +106,7 @@ def test_the_example_of_the_readme_counts_times_and_sums(
     settings = example()
     settings["probes"][0]["slow"] = "200ms"
     job = run(settings)
-    assert (job.status.state, job.status.reason) == ("attached", "")
+    assert (job.status.state, job.status.reason) == ("attached", ""), job.status.detail
     (watched,) = [each for each in job.flush() if isinstance(each, Watched)]
     full, delta, other = ((("kind", kind), ("tier", "disk")) for kind in ("full", "delta", "other"))
     assert {

@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
       for (auto &each : all) each.join();
     }
     if (!strcmp(word, "hang")) {
-      std::thread(sw_wait, 3600 * 1000000).detach();
+      std::thread(sw_wait, 1000 * 1000000).detach();
       usleep(50000);
     }
     if (!strcmp(word, "fork")) {

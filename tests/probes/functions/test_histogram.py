@@ -30,7 +30,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     if shutil.which("gcc") is None:
         pytest.skip("no C compiler")
     text = HEADER.read_text(encoding="utf-8")
-    part = text[text.index("/* floor(log2(value))") : text.index("/* When the present process")]
+    part = text[text.index("/* floor(log2(value))") : text.index("/* A bucket as an index")]
     head = "typedef unsigned int u32; typedef unsigned long long u64; typedef long long s64;\n"
     head += f"#define __always_inline inline\n#define SW_CALL_BUCKETS {BUCKETS}\n"
     tail = "u32 duration(u64 v) { return call_duration_bucket(v); }\n"

@@ -1,0 +1,80 @@
+"""Whose a hit was, on a staged /proc."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.readings import Process
+from probes.functions.owners import Owners
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECOND = 1_000_000_000
+
+
+class Proc:
+    """A /proc with processes that start and end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def start(self, pid: int, seconds: float) -> Process:
+        ticks = int(seconds * 100)
+        (self.folder / f"{pid}/task/{pid}").mkdir(parents=True, exist_ok=True)
+        fields = ["S", *["0"] * 18, str(ticks), *["0"] * 20]
+        (self.folder / f"{pid}/stat").write_text(f"{pid} (job) {' '.join(fields)}\n")
+        return Process(pid, ticks)
+
+    def end(self, pid: int) -> None:
+        (self.folder / f"{pid}/stat").unlink()
+        (self.folder / f"{pid}/task/{pid}").rmdir()
+
+
+@pytest.fixture
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proc:
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda _: 0)  # never asleep
+    return Proc(tmp_path)
+
+
+def test_a_hit_belongs_to_the_process_that_had_started_by_then(proc: Proc) -> None:
+    owners = Owners(proc.folder)
+    first = proc.start(7, 10)
+    owners.join(first)
+    proc.end(7)
+    second = proc.start(7, 20)
+    assert owners.at(7, 15 * SECOND) == first
+    assert owners.at(7, 25 * SECOND) == second
+    assert owners.at(7, 5 * SECOND) is None
+
+
+def test_a_process_that_ended_is_known_for_one_more_look(proc: Proc) -> None:
+    owners = Owners(proc.folder)
+    process = proc.start(7, 10)
+    owners.join(process)
+    proc.end(7)
+    owners.leave(process)
+    assert owners.at(7, 11 * SECOND) == process
+    owners.forget()
+    owners.forget()
+    assert owners.at(7, 11 * SECOND) is None
+
+
+def test_a_mark_lives_while_the_kernel_has_it_and_the_process_runs(proc: Proc) -> None:
+    owners = Owners(proc.folder)
+    proc.start(7, 10)
+    owners.refresh({7: 12 * SECOND})
+    assert owners.lives(7, 12 * SECOND)
+    assert not owners.lives(7, 11 * SECOND)
+    assert owners.runs(7, 7)
+    proc.end(7)
+    owners.refresh({7: 12 * SECOND})
+    assert not owners.lives(7, 12 * SECOND)
+    assert not owners.runs(7, 7)
+
+
+def test_a_process_that_nobody_ever_saw_has_no_owner(proc: Proc) -> None:
+    assert Owners(proc.folder).of(9, 5 * SECOND) is None
