@@ -217,7 +217,8 @@ static __always_inline struct call_total *call_total_of(u32 slot, u64 born, u64 
 			total = sw_lookup(call_totals, &key);
 		}
 	}
-	if (!total)
+	/* Never an addition of 0: the compiler makes it another atomic operation, which needs Linux 5.12. */
+	if (!total && hits)
 		sw_add(sw_lost, SW_CALL_MAP_FULL, hits);
 	return total;
 }
