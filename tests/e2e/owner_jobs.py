@@ -113,7 +113,7 @@ class Observer:
     def attach(self, folder: Path, files: int = 1) -> None:
         """Poll until so many files below a folder are probed: a poll attaches for so long only."""
         deadline = time.monotonic() + 20
-        while self.attached(folder) != files:
+        while self.attached(folder) != files or self.probe._sites.pending:
             assert time.monotonic() < deadline, self.probe.status()
             self.flush()
             time.sleep(0.05)
