@@ -56,9 +56,14 @@ class Estimate:
 
 
 class Estimator:
-    """Adds up what is exactly known and what slices tell. Times in seconds of one clock."""
+    """Adds up what is exactly known and what slices tell. Times in seconds of one clock.
 
-    def __init__(self, size: int) -> None:
+    `foreign`: the highest rates that other processes showed; as long as little is known of this
+    one, it may be as fast.
+    """
+
+    def __init__(self, size: int, foreign: Floats | None = None) -> None:
+        self._foreign = np.zeros(size) if foreign is None else foreign
         self._exact = np.zeros(size)
         self._shown = np.zeros(size)
         # Of closed strata: estimated counts, and what their reading left open.
@@ -152,7 +157,7 @@ class Estimator:
     def _range(self) -> tuple[Floats, Floats]:
         """The rates that may occur, a little wider than those that were seen."""
         if self._rates < ENOUGH_RATES:
-            return np.zeros_like(self._highest), 2 * self._highest
+            return np.zeros_like(self._highest), np.maximum(2 * self._highest, self._foreign)
         wider = (self._highest - self._lowest) / self._rates
         return np.maximum(self._lowest - wider, 0.0), self._highest + wider
 

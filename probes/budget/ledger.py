@@ -103,7 +103,8 @@ class Ledger:
         for key, raw in self.of(name, after):
             values = np.asarray(raw, dtype=np.float64)
             if key not in self._estimators:
-                estimator = self._estimators[key] = Estimator(len(values))
+                foreign = self._highest.get(key[0])
+                estimator = self._estimators[key] = Estimator(len(values), foreign)
                 estimator.begin(max(self._sliced[name], self._born(key[1])), np.zeros(len(values)))
             counted = values - before[key] if key in before else values
             self._estimators[key].add(window, np.maximum(counted, 0.0))

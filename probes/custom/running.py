@@ -126,7 +126,7 @@ class Running:
             self._files[mapped.key] = mapped.name
             self._sites.attach(mapped)
         for process in changes.joined:
-            self._totals.join(process)
+            self._calls.join(process)
             self._emit(Watched(process, first(self._slots_of(process)), self._library_of(process)))
         if changes.gone:
             for process in changes.gone:

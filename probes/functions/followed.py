@@ -140,7 +140,7 @@ class Followed:
         for mapped in changes.appeared:
             self._sites.attach(mapped)
         for process in changes.joined:
-            self.totals.join(process)
+            self._calls.join(process)
             on_join(process)
         for key in changes.vanished:
             self._sites.detach(key)
