@@ -106,8 +106,12 @@ class Estimator:
         """From now on only slices are watched; until the first, `rate` stands for them."""
         self._since, self._length, self._rate, self._sampled = now, 0.0, rate, False
 
-    def add(self, window: Window, counted: Floats) -> None:
-        """A slice has been watched."""
+    def add(self, window: Window, counted: Floats, trapped: float = 0.0) -> None:
+        """A slice has been watched. `trapped`: the share of it that its traps took, below 1.
+
+        A caller that keeps its thread busy makes the fewer calls the more of them are trapped in,
+        one that waits for its next call does not: which it is cannot be seen, so the bound has it.
+        """
         if self._since is None:
             raise ValueError("no slices are being watched")
         self.note(counted, window.seconds)
@@ -121,7 +125,8 @@ class Estimator:
         self._since = start if self._sampled else self._since
         self._length = window.start + window.length - self._since
         self._rate, self._sampled = rate, True
-        self._slack += rate * window.length * window.slack / window.seconds
+        unsure = window.slack / window.seconds + trapped / (1 - trapped)
+        self._slack += rate * window.length * unsure
 
     def end(self, now: float) -> None:
         """From now on everything is counted again."""

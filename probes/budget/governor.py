@@ -353,7 +353,7 @@ class Governor:
         control.slices.remove(slice_)
         seconds = closed - slice_.opened
         window = Window(slice_.start, slice_.length, seconds, slice_.slack + slack)
-        self._ledger.add(control.name, window, slice_.before, totals)
+        self._ledger.add(control.name, window, slice_.before, totals, control.trap_seconds)
         rates: dict[Process, float] = {}
         for key in self._ledger.keys(control.name):
             rates[key[1]] = rates.get(key[1], 0.0) + self._ledger.rate(key)

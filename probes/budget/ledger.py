@@ -23,6 +23,9 @@ Key: TypeAlias = tuple[str, Process]
 Vector: TypeAlias = "Sequence[float] | Floats"
 Totals: TypeAlias = "Mapping[Key, Vector]"
 
+# Calls of several threads may together spend more than the time there is.
+MOST_TRAPPED = 0.9
+
 
 def born(process: Process) -> float:
     """When a process began, in seconds of CLOCK_MONOTONIC (start_ticks count from the boot)."""
@@ -98,8 +101,14 @@ class Ledger:
             estimator = self._count(key, raw)
             estimator.begin(now, estimator.rate)
 
-    def add(self, name: str, window: Window, before: Totals, after: Totals) -> None:
+    def add(
+        self, name: str, window: Window, before: Totals, after: Totals, trap_seconds: float = 0.0
+    ) -> None:
         """A slice has been watched, from one reading of the totals to another."""
+        traps: dict[Process, float] = {}
+        for key, raw in self.of(name, after):
+            earlier = float(before[key][0]) if key in before else 0.0
+            traps[key[1]] = traps.get(key[1], 0.0) + max(0.0, float(raw[0]) - earlier)
         for key, raw in self.of(name, after):
             values = np.asarray(raw, dtype=np.float64)
             if key not in self._estimators:
@@ -107,7 +116,8 @@ class Ledger:
                 estimator = self._estimators[key] = Estimator(len(values), foreign)
                 estimator.begin(max(self._sliced[name], self._born(key[1])), np.zeros(len(values)))
             counted = values - before[key] if key in before else values
-            self._estimators[key].add(window, np.maximum(counted, 0.0))
+            trapped = min(traps[key[1]] * trap_seconds / window.seconds, MOST_TRAPPED)
+            self._estimators[key].add(window, np.maximum(counted, 0.0), trapped)
             self._note_highest(key[0], counted, window.seconds)
 
     def end(self, name: str, now: float, totals: Totals) -> None:

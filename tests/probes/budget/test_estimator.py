@@ -55,3 +55,11 @@ def test_a_process_that_was_idle_in_its_only_slices_may_be_as_fast_as_others() -
     estimate = estimator.at(10.0)
     assert estimate.values[0] == 0
     assert estimate.bound[0] > 5_000
+
+
+def test_a_busy_caller_may_make_more_calls_while_nobody_traps_it() -> None:
+    estimator = Estimator(1)
+    estimator.begin(0.0, np.zeros(1))
+    for number in range(20):
+        estimator.add(Window(5.0 * number, 5.0, 1.0), np.array([100.0]), trapped=0.2)
+    assert estimator.at(100.0).bound[0] == pytest.approx(0.25 * 100 * 100)
