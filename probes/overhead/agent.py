@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -21,6 +22,9 @@ TICKS = os.sysconf("SC_CLK_TCK")
 START_TIMEOUT_SECONDS = 120.0
 STOP_TIMEOUT_SECONDS = 60.0
 QUERY_TIMEOUT_SECONDS = 30.0
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 
 
 @dataclass(slots=True)
@@ -62,6 +66,7 @@ class TrialAgent:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for the measurement, which ends the agent
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call, no lock is taken
             )
         deadline = time.monotonic() + START_TIMEOUT_SECONDS
         while not (up := self.metrics("stallwatch_probe_up")):
@@ -150,6 +155,11 @@ def bpf_users() -> set[int]:
             if "bpf-prog" in str(fd.readlink()):
                 found.add(int(fd.parts[2]))
     return found
+
+
+def _end_with_parent() -> None:
+    """Ask the kernel for SIGTERM when the measurement dies, however it dies (prctl(2))."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _cpu_ticks(stat: str) -> int:
