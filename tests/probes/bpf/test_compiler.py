@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -222,8 +221,3 @@ def test_each_refusal_has_its_reason_and_carries_the_words_that_matter(
     assert told.mend
     if reason in {"compile", "verifier"}:
         assert chatter.splitlines()[-2 if reason == "compile" else -1] in told.detail
-
-
-def test_the_parent_has_not_imported_bcc(compiler: Callable[..., Compiler], source: Source) -> None:
-    StubHeaders(compiler()).build(source).close()
-    assert "bcc" not in sys.modules
