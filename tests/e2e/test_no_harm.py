@@ -39,6 +39,7 @@ PEER_LOST, EXECUTED = 3, 5
 PROBES = {"tcp_retransmit", "torch_step", "process"}
 DIES = ("--steps", "100", "--die-rank", "1", "--die-at-step", "40")
 FORKS = ("--steps", "100", "--workers", "2", "--spawn-every", "10", "--exec-at-end")
+SHARDS = ("--steps", "40", "--kind", "fsdp1")
 # Paced, so that a kill falls into the run: rank 0 waits most of each step.
 PACED = ("--sleep-rank", "1", "--sleep-before-backward", "0.02")
 # Without the uprobe PMU uprobes go through uprobe_events, whose entries outlive their owner.
@@ -114,7 +115,11 @@ def jobs(
 @pytest.fixture(scope="module")
 def unwatched(jobs: Jobs) -> dict[str, DdpJob]:
     """Jobs that ended before any agent ran."""
-    started = {"dies": jobs.start("dies-alone", *DIES), "forks": jobs.start("forks-alone", *FORKS)}
+    started = {
+        "dies": jobs.start("dies-alone", *DIES),
+        "forks": jobs.start("forks-alone", *FORKS),
+        "shards": jobs.start("shards-alone", *SHARDS),
+    }
     for job in started.values():
         exits(job)
     return started
@@ -139,7 +144,11 @@ def agent(
 @pytest.fixture(scope="module")
 def watched(jobs: Jobs, agent: AgentProcess) -> dict[str, DdpJob]:
     """The same jobs as the unwatched ones, beside the agent."""
-    started = {"dies": jobs.start("dies", *DIES), "forks": jobs.start("forks", *FORKS)}
+    started = {
+        "dies": jobs.start("dies", *DIES),
+        "forks": jobs.start("forks", *FORKS),
+        "shards": jobs.start("shards", *SHARDS),
+    }
     for job in started.values():
         exits(job)
     return started
@@ -162,6 +171,15 @@ def test_ranks_that_fork_load_unload_and_exec_end_as_without_the_agent_and_count
     assert exits(job) == exits(without) == [EXECUTED, EXECUTED]
     assert final(agent, job, "steps_total") == {"0": 100, "1": 100}
     assert [job.steps(rank) for rank in (0, 1)] == [100, 100]
+
+
+def test_ranks_of_fsdp_end_as_without_the_agent(
+    agent: AgentProcess, unwatched: dict[str, DdpJob], watched: dict[str, DdpJob]
+) -> None:
+    # Nothing rests before the exit. An abort in either is told in probes/torch_step/README.md.
+    without, job = unwatched["shards"], watched["shards"]
+    assert exits(job) == exits(without) == [0, 0]
+    assert final(agent, job, "steps_total") == {"0": 40, "1": 40}
 
 
 @pytest.mark.parametrize("name", ["dies", "forks"])
