@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.readings import Count, Event, ProbeOptions
+from probes.process.cgroups import MOUNTS
 from probes.process.probe import ProcessProbe
 
 if TYPE_CHECKING:
@@ -82,6 +83,13 @@ def watched() -> Iterator[Watched]:
         yield made
     finally:
         made.probe.stop()
+
+
+def _unified_hierarchy() -> Path:
+    for mount in MOUNTS:
+        if (mount / "cgroup.controllers").exists():
+            return mount
+    pytest.skip("no unified control group hierarchy")
 
 
 def _python(code: str) -> subprocess.Popen[bytes]:
@@ -195,16 +203,7 @@ def test_the_out_of_memory_killers_choice_is_named(watched: Watched) -> None:
 @pytest.mark.each_kernel
 @pytest.mark.root
 def test_a_storm_of_starts_is_told_by_its_container(watched: Watched) -> None:
-    root = next(
-        (
-            p
-            for p in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
-            if (p / "cgroup.controllers").exists()
-        ),
-        None,
-    )
-    if root is None:
-        pytest.skip("no unified control group hierarchy")
+    root = _unified_hierarchy()
     identity = f"{os.getpid():064x}"
     group = root / f"docker-{identity}.scope"
     group.mkdir()
@@ -219,16 +218,7 @@ def test_a_storm_of_starts_is_told_by_its_container(watched: Watched) -> None:
 
 @pytest.mark.root
 def test_a_full_table_of_starts_is_told(tmp_path: Path) -> None:
-    root = next(
-        (
-            p
-            for p in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
-            if (p / "cgroup.controllers").exists()
-        ),
-        None,
-    )
-    if root is None:
-        pytest.skip("no unified control group hierarchy")
+    root = _unified_hierarchy()
     probe = ProcessProbe()
     groups = [root / f"stallwatch-full-{os.getpid()}-{each}" for each in range(3)]
     try:
