@@ -86,8 +86,7 @@ class Running:
         self._apply(self._watch.poll())
         self._sites.advance()
         self._calls.poll()
-        for slow in self._totals.slow():
-            self._emit(slow_event(slow, _comm(slow.process)))
+        self._tell_slow()
 
     def produced(self) -> Produced:
         """Entries and exits, slow calls, and changes of memory that the kernel saw."""
@@ -134,6 +133,7 @@ class Running:
             self._calls.join(process)
             self._emit(Watched(process, COUNTERS, RUNTIME, self._watch.parent(process.pid)))
         if changes.gone:
+            self._tell_slow()  # while it is known whose they are
             for process in changes.gone:
                 self._calls.leave(process)
             self._settle()
@@ -141,6 +141,10 @@ class Running:
                 self._emit(Gone(process))
         for key in changes.vanished:
             self._sites.detach(key)
+
+    def _tell_slow(self) -> None:
+        for slow in self._totals.slow():
+            self._emit(slow_event(slow, _comm(slow.process)))
 
     def _settle(self) -> set[int]:
         """Emit what was called; the pids of those who called."""
