@@ -79,6 +79,13 @@ class Memory:
         self._told: dict[tuple[Incarnation, str], int] = {}
         self._whole = True
 
+    def meet(self) -> None:
+        """Note whose each account is, before a look forgets the processes that ended."""
+        for key, value in self._held.items():
+            owner = owner_of_held(key, value)
+            if self._owners.get(owner) is None:
+                self._owners[owner] = self._owner(owner)
+
     def readings(self, *, whole: bool) -> Iterator[Reading]:
         """A gauge per living process and kind; processes of one rank add up. After a look.
 

@@ -148,6 +148,7 @@ class Running:
 
     def _settle(self) -> set[int]:
         """Emit what was called; the pids of those who called."""
+        self._memory.meet()
         look = self._calls.look()
         for each in look.calls:
             for reading in counts(each.name, each.process, each.total):

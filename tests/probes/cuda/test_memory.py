@@ -112,3 +112,12 @@ def test_while_some_calls_are_not_seen_nothing_is_claimed_and_then_the_account_b
     assert not node.allocations
     node.hold((7, 1000), "device", 1, 5)
     assert levels(node.flush()) == {(ONE, "device"): 5}
+
+
+def test_a_process_that_was_met_while_it_was_known_owns_its_last_changes() -> None:
+    node = Node()
+    node.hold((7, 1000), "device", 3, 4096)
+    node.memory.meet()
+    del node.owners[7, 1000]
+    assert weights(node.flush()) == {(ONE, "device"): 3}
+    assert not node.allocations
