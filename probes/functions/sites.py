@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, TypeAlias
 
 from engine.readings import ProbeStatus
@@ -43,6 +43,22 @@ class Site:
 
 
 Identity: TypeAlias = "tuple[int, int, int, int]"
+
+
+# What was found in files lately. A job that is started again maps the same files, and looking for
+# fifteen functions in libtorch takes seconds, in which its first steps would be missed.
+_FOUND: OrderedDict[tuple[Identity, Function], Places] = OrderedDict()
+MAX_FOUND = 4096
+
+
+def _places(image: Image, identity: Identity, function: Function) -> Places:
+    """`find_places`, remembered. Raises ElfError."""
+    key = (identity, function)
+    if key not in _FOUND:
+        _FOUND[key] = find_places(image, function)
+        if len(_FOUND) > MAX_FOUND:
+            _FOUND.popitem(last=False)
+    return _FOUND[key]
 
 
 def identity_of(image: Image) -> Identity:
@@ -253,7 +269,7 @@ class FunctionSites:
             self._probe(file, file.sites[function.name], function)
             return
         try:
-            places = find_places(file.image, function)
+            places = _places(file.image, file.identity, function)
         except ElfError as error:
             file.reason, file.detail = "unreadable_library", str(error)
             return

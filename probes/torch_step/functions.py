@@ -20,6 +20,19 @@ _FUNCTIONS = (
     Function(
         FINALIZE, TORCH, (FINALIZE,), "enter_finalize", "leave_finalize", mark="mark_finalize"
     ),
+    # Next to it, as its waits are held against these.
+    *(
+        Function(
+            f"gloo::transport::tcp::UnboundBuffer::{wait}",
+            TORCH,
+            tuple(f"gloo::transport::tcp::{buffer}::{wait}" for buffer in _BUFFERS),
+            "enter_flight",
+            "leave_flight",
+            mark="mark_wait",
+            optional=True,
+        )
+        for wait in ("waitRecv", "waitSend")
+    ),
     Function(
         "torch::autograd::Engine::execute",
         TORCH,
@@ -79,18 +92,6 @@ _FUNCTIONS = (
         ("c10d::ProcessGroupGloo::AsyncWork::AsyncWork",),
         "enter_collective",
         optional=True,
-    ),
-    *(
-        Function(
-            f"gloo::transport::tcp::UnboundBuffer::{wait}",
-            TORCH,
-            tuple(f"gloo::transport::tcp::{buffer}::{wait}" for buffer in _BUFFERS),
-            "enter_flight",
-            "leave_flight",
-            mark="mark_wait",
-            optional=True,
-        )
-        for wait in ("waitRecv", "waitSend")
     ),
     Function("nvtxRangePushA", NVTX, ("nvtxRangePushA",), "enter_nvtx", optional=True),
 )

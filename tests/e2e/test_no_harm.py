@@ -37,9 +37,12 @@ pytestmark = [
 
 PEER_LOST, EXECUTED = 3, 5
 PROBES = {"tcp_retransmit", "torch_step", "process"}
-DIES = ("--steps", "100", "--die-rank", "1", "--die-at-step", "40")
-FORKS = ("--steps", "100", "--workers", "2", "--spawn-every", "10", "--exec-at-end")
-SHARDS = ("--steps", "40", "--kind", "fsdp1")
+# Attaching to a new libtorch takes some seconds, and so long a job's steps are not seen: a real one
+# is still reading its data then.
+PAUSE = ("--pause", "8")
+DIES = (*PAUSE, "--steps", "100", "--die-rank", "1", "--die-at-step", "40")
+FORKS = (*PAUSE, "--steps", "100", "--workers", "2", "--spawn-every", "10", "--exec-at-end")
+SHARDS = (*PAUSE, "--steps", "40", "--kind", "fsdp1")
 # Paced, so that a kill falls into the run: rank 0 waits most of each step.
 PACED = ("--sleep-rank", "1", "--sleep-before-backward", "0.02")
 # Without the uprobe PMU uprobes go through uprobe_events, whose entries outlive their owner.
@@ -199,7 +202,7 @@ def test_a_rank_that_is_late_makes_the_other_wait_and_not_itself(
         ("prompt", ()),
         ("late", ("--sleep-rank", "1", "--sleep-before-backward", "0.05")),
     ):
-        job = jobs.start(name, "--steps", "150", *options)
+        job = jobs.start(name, *PAUSE, "--steps", "150", *options)
         assert exits(job) == [0, 0]
         assert final(agent, job, "steps_total") == {"0": 150, "1": 150}
         waited = final(agent, job, "comm_wait_seconds_total")
@@ -226,7 +229,7 @@ def test_a_stopped_rank_shows_by_the_second_flush(agent: AgentProcess, jobs: Job
 def test_a_job_goes_on_beside_a_stopped_agent_and_no_step_is_lost(
     agent: AgentProcess, jobs: Jobs
 ) -> None:
-    job = jobs.start("goes-on", "--steps", "1000", *PACED)
+    job = jobs.start("goes-on", *PAUSE, "--steps", "1000", *PACED)
     wait_until(lambda: min(job.steps(0), job.steps(1)) >= 200, "the first steps")
     assert agent.process is not None
     before = job.steps(0)
@@ -283,15 +286,15 @@ def test_a_job_outlives_an_agent_killed_in_mid_step_and_the_next_start_cleans_up
     killed = make_agent(tmp_path, "killed")
     killed.start(*prefix)
     try:
-        job = jobs.start("-".join(("outlives", *prefix[:1])), "--steps", "300", *PACED)
+        job = jobs.start("-".join(("outlives", *prefix[:1])), *PAUSE, "--steps", "600", *PACED)
         steps = f"steps_total{{{task(job)}}}"
         wait_until(lambda: by_rank(killed, steps).get("0", 0) >= 20, "the first steps")
     finally:
         killed.kill()
-    assert job.steps(0) < 300
+    assert job.steps(0) < 600
     assert bool(own_uprobe_events(killed)) == bool(prefix)
     assert exits(job) == [0, 0]
-    assert [job.steps(rank) for rank in (0, 1)] == [300, 300]
+    assert [job.steps(rank) for rank in (0, 1)] == [600, 600]
     following = make_agent(tmp_path, "following")
     following.start(*prefix)
     assert own_uprobe_events(killed) == []
