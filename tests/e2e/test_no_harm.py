@@ -82,7 +82,7 @@ def final(agent: AgentProcess, job: DdpJob, metric: str) -> dict[str, float]:
     """A counter's last value per rank, after the job's series have ended."""
     selector = f"{metric}{{{task(job)}}}"
     wait_until(lambda: not agent.query(selector), f"the end of {selector}", 60)
-    return by_rank(agent, f"last_over_time({selector}[10m])")
+    return by_rank(agent, f"sum by (rank) (last_over_time({selector}[10m]))")
 
 
 def make_agent(folder: Path, name: str) -> AgentProcess:
