@@ -7,6 +7,7 @@ all of them: a function where one cannot be told from the bytes alone is probed 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -56,6 +57,10 @@ class Layout(Protocol):
         """  # noqa: D205 - one sentence
         ...
 
+    def handlers(self, start: int) -> bool:
+        """Whether exceptions may enter the part that begins there."""
+        ...
+
 
 def find_exits(image: Image, function: Symbol) -> Exits:
     """Disassemble a function and what was split off it. Raises ElfError for a broken file."""
@@ -90,7 +95,9 @@ def landing(image: Image, function: Symbol) -> Symbol | None:
 def exits_of(machine: str, body: tuple[int, int], layout: Layout) -> Exits:
     """The exits of the code in `body` = [start, end) and of every part that it jumps into."""
     try:
-        exits = tuple(sorted(_follow(machine, body, layout)))
+        walk = Walk(machine, layout)
+        walk.follow(body)
+        exits = tuple(sorted(walk.exits))
         return Exits(exits) if exits else Exits(reason="it never returns")
     except UnknownExitError as unknown:
         return Exits(reason=str(unknown))
@@ -98,26 +105,94 @@ def exits_of(machine: str, body: tuple[int, int], layout: Layout) -> Exits:
         return Exits(reason=f"the bytes at {undecodable.args[0]:#x} are no known instruction")
 
 
-def _follow(machine: str, body: tuple[int, int], layout: Layout) -> set[int]:
-    exits: set[int] = set()
-    parts = [body]
-    for start, end in parts:  # grows while it is walked
-        if len(parts) > MAX_PARTS:
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A decoded part of a function. `starts`: where its instructions begin."""
+
+    start: int
+    end: int
+    jumps: list[Jump]
+    addresses: list[int]
+    starts: set[int]
+
+    def __contains__(self, address: int) -> bool:
+        return self.start <= address < self.end
+
+
+class Walk:
+    """Follows control through a function, so that data between its code is not taken for code."""
+
+    def __init__(self, machine: str, layout: Layout) -> None:
+        self._machine = machine
+        self._layout = layout
+        self._pieces: list[Piece] = []
+        self._roots: list[int] = []
+        self._seen: set[int] = set()
+        # Whether control may arrive where no jump leads: from a jump table or an exception.
+        self._anywhere = False
+        self.exits: set[int] = set()
+
+    def follow(self, body: tuple[int, int]) -> None:
+        """Find the exits. Raises UnknownExitError, UndecodableError."""
+        self._add(body)
+        self._roots.append(body[0])
+        while self._roots:
+            root = self._roots.pop()
+            piece = self._holder(root)
+            if piece is None or root not in piece.starts:
+                # A breakpoint put by this reading of the bytes would change other instructions.
+                raise UnknownExitError(f"a jump leads into an instruction, to {root:#x}")
+            self._run(piece, root)
+
+    def _run(self, piece: Piece, root: int) -> None:
+        for jump in piece.jumps[bisect_left(piece.addresses, root) :]:
+            if jump.address in self._seen:
+                return
+            self._seen.add(jump.address)
+            self._take(jump)
+            if jump.kind != "branch":
+                return
+
+    def _take(self, jump: Jump) -> None:
+        if jump.kind == "unknown":
+            raise UnknownExitError(f"the jump at {jump.address:#x} goes through a register")
+        if jump.kind in {"return", "tail_call"}:
+            self.exits.add(jump.address)
+        elif jump.kind == "table":
+            self._open()
+        elif self._holder(jump.target) is not None:
+            self._roots.append(jump.target)
+        else:
+            part = self._layout.part(jump.target, conditional=jump.kind == "branch")
+            if part is None:
+                self.exits.add(_tail_jump(jump))
+            else:
+                self._add(part)
+                self._roots.append(jump.target)
+
+    def _add(self, part: tuple[int, int]) -> None:
+        start, end = part
+        if len(self._pieces) >= MAX_PARTS:
             raise UnknownExitError(f"the function lies in more than {MAX_PARTS} parts")
         if end - start > MAX_FUNCTION_BYTES:
             raise UnknownExitError(f"its part at {start:#x} is too large to disassemble")
-        for jump in decode(machine, layout.read(start, end - start), start):
-            if jump.kind in {"return", "tail_call"}:
-                exits.add(jump.address)
-            elif jump.kind == "unknown":
-                raise UnknownExitError(f"the jump at {jump.address:#x} goes through a register")
-            elif jump.kind in {"jump", "branch"} and not _inside(jump.target, parts):
-                part = layout.part(jump.target, conditional=jump.kind == "branch")
-                if part is not None:
-                    parts.append(part)
-                else:
-                    exits.add(_tail_jump(jump))
-    return exits
+        starts: set[int] = set()
+        jumps = list(decode(self._machine, self._layout.read(start, end - start), start, starts))
+        piece = Piece(start, end, jumps, [jump.address for jump in jumps], starts)
+        self._pieces.append(piece)
+        if self._anywhere:
+            self._roots += piece.addresses
+        elif self._layout.handlers(start):
+            self._open()
+
+    def _open(self) -> None:
+        if not self._anywhere:
+            self._anywhere = True
+            for piece in self._pieces:
+                self._roots += piece.addresses
+
+    def _holder(self, address: int) -> Piece | None:
+        return next((piece for piece in self._pieces if address in piece), None)
 
 
 def _tail_jump(jump: Jump) -> int:
@@ -125,10 +200,6 @@ def _tail_jump(jump: Jump) -> int:
         # A probe there would fire whether or not the branch is taken.
         raise UnknownExitError(f"the branch at {jump.address:#x} leaves for another function")
     return jump.address
-
-
-def _inside(address: int, parts: list[tuple[int, int]]) -> bool:
-    return any(start <= address < end for start, end in parts)
 
 
 class ImageLayout:
@@ -157,6 +228,11 @@ class ImageLayout:
         if frame.entered_midway or target != frame.start or conditional:
             return frame.start, frame.end
         return None
+
+    def handlers(self, start: int) -> bool:
+        """See `Layout.handlers`."""
+        frame = self._frames.at(start)
+        return frame is not None and frame.handlers
 
     def _exported(self, address: int) -> bool:
         place = int(np.searchsorted(self._functions, address))

@@ -30,11 +30,13 @@ DEFINE_FRAME = frozenset({0x0C, 0x0D, 0x0E, 0x0F, 0x12, 0x13})
 class Frame:
     """A contiguous run of code, by virtual address. `entered_midway`: its unwind rules say that
     a frame is set up already at its first instruction, so it is part of another function.
+    `handlers`: exceptions may enter it at places that no jump leads to.
     """  # noqa: D205 - one sentence
 
     start: int
     end: int
     entered_midway: bool = False
+    handlers: bool = False
 
 
 class Frames:
@@ -71,12 +73,13 @@ class Frames:
             return None
         body = self._image.read(description + 8, length - 4)
         (size,) = struct.unpack_from("<I", body, 4)
-        midway = False
+        midway = handlers = False
         if self._augmented(description + 4 - to_common):
             skip, used = _uleb128(body, 8)
             rules = body[8 + used + skip :]
             midway = bool(rules) and rules[0] in DEFINE_FRAME
-        return Frame(start, start + size, midway)
+            handlers = skip > 0  # the pointer to its table of handlers (LSDA)
+        return Frame(start, start + size, midway, handlers)
 
     def _augmented(self, common: int) -> bool:
         # CIE: length, id, version, then the augmentation string; "z" gives the data a length.

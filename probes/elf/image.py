@@ -37,12 +37,17 @@ SECTION_HEADER = np.dtype(
 ELF64_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
 MACHINES = {62: "x86-64", 183: "arm64"}
 PT_LOAD = 1
+PF_X = 1
 SHT_NOBITS = 8
 PLT_SECTIONS = (".plt", ".plt.sec", ".plt.got", ".iplt")
 
 
 class ElfError(StallwatchError):
     """The file is not an ELF file that can be probed; the text names the file and why."""
+
+
+class NotCodeError(ElfError):
+    """No instruction begins where a symbol says that a function does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +66,15 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A PT_LOAD program header."""
+    """A PT_LOAD program header. `code`: what lies there may be executed."""
 
     address: int
     offset: int
     file_size: int
+    code: bool = True
+
+    def __contains__(self, address: int) -> bool:
+        return self.address <= address < self.address + self.file_size
 
 
 class Image:
@@ -110,11 +119,23 @@ class Image:
         return ElfError(f"{self.path}: {text}")
 
     def file_offset(self, address: int) -> int:
-        """Where the byte at a virtual address lies in the file; this is what a uprobe takes."""
+        """Where the byte at a virtual address lies in the file."""
         for segment in self._segments:
-            if segment.address <= address < segment.address + segment.file_size:
+            if address in segment:
                 return address - segment.address + segment.offset
         raise self.error(f"no load segment holds address {address:#x}")
+
+    def code_offset(self, address: int) -> int:
+        """The same for an instruction; this is what a uprobe takes.
+
+        The kernel writes a breakpoint into any private mapping that is not writable, constants
+        included, and the program would read it. Raises NotCodeError.
+        """
+        found = [segment for segment in self._segments if address in segment]
+        offset = self.file_offset(address)
+        if len(found) > 1 or not found[0].code or offset >= self._file_size:
+            raise NotCodeError(f"{self.path}: address {address:#x} holds no code")
+        return offset
 
     def read(self, address: int, size: int) -> bytes:
         """`size` bytes at a virtual address."""
@@ -151,7 +172,12 @@ class Image:
             raise self.error("its headers have an unknown size")
         loads = self._table(at_segments, segments, PROGRAM_HEADER)
         found = tuple(
-            Segment(int(each["address"]), int(each["offset"]), int(each["file_size"]))
+            Segment(
+                int(each["address"]),
+                int(each["offset"]),
+                int(each["file_size"]),
+                bool(each["flags"] & PF_X),
+            )
             for each in loads[loads["type"] == PT_LOAD]
         )
         rows = self._table(at_sections, sections, SECTION_HEADER)

@@ -44,8 +44,14 @@ class Jump:
 Instruction: TypeAlias = tuple[int, int, str, str]  # address, size, mnemonic, operands
 
 
-def decode(machine: str, code: bytes, address: int) -> Iterator[Jump]:
-    """Every jump and return in `code`, which lies at `address`. Raises UndecodableError."""
+def decode(
+    machine: str, code: bytes, address: int, starts: set[int] | None = None
+) -> Iterator[Jump]:
+    """Every jump and return in `code`, which lies at `address`. Raises UndecodableError.
+
+    `starts` receives the places at which an instruction begins, one behind a `lock` among them,
+    which code for a single thread jumps over.
+    """
     import capstone
 
     if machine == "arm64":
@@ -57,6 +63,10 @@ def decode(machine: str, code: bytes, address: int) -> Iterator[Jump]:
     recent: deque[Instruction] = deque(maxlen=WINDOW)
     at = address
     for instruction in engine.disasm_lite(code, address):
+        if starts is not None:
+            starts.add(instruction[0])
+            if instruction[2].startswith("lock "):
+                starts.add(instruction[0] + 1)
         jump = classify(instruction, recent)
         if jump is not None:
             yield jump

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from probes.elf.entries import entry_offset
 from probes.elf.exits import find_exits, landing
+from probes.elf.image import NotCodeError
 from probes.functions.matching import TABLES, VaguePatternError, match
 from probes.functions.search import suggest
 from probes.functions.table import SymbolTable
@@ -76,7 +78,10 @@ def find_places(image: Image, function: Function) -> Places:
             f"{function.most}",
             "name them more closely",
         )
-    found = tuple(_place(image, each, timed=bool(function.leave)) for each in functions)
+    try:
+        found = tuple(_place(image, each, timed=bool(function.leave)) for each in functions)
+    except NotCodeError as error:
+        return Places((), "not_a_function", str(error))
     untold = [place for place in found if place.untold]
     if untold:
         detail = f"calls of {untold[0].name} are counted, not timed: {untold[0].untold}"
@@ -89,7 +94,7 @@ def _by_address(found: Match) -> int:
 
 
 def _place(image: Image, found: Match, *, timed: bool) -> Place:
-    entry = image.file_offset(found.symbol.address)
+    entry = entry_offset(image, found.symbol.address)
     if not timed:
         return Place(found.symbol.name, entry)
     exits = find_exits(image, found.symbol)
@@ -98,8 +103,8 @@ def _place(image: Image, found: Match, *, timed: bool) -> Place:
         target = landing(image, found.symbol)
         if target is None:
             return Place(found.symbol.name, entry, (), "it leaves at its first instruction")
-        entry, exits = image.file_offset(target.address), find_exits(image, target)
-    offsets = tuple(image.file_offset(address) for address in exits.addresses)
+        entry, exits = entry_offset(image, target.address), find_exits(image, target)
+    offsets = tuple(image.code_offset(address) for address in exits.addresses)
     return Place(found.symbol.name, entry, offsets, exits.reason)
 
 

@@ -145,7 +145,7 @@ class LinkerHook:
                 functions = find_functions(image, LINKED)
                 if not functions:
                     return False
-                offset = image.file_offset(functions[0].address)
+                offset = image.code_offset(functions[0].address)
                 path = f"/proc/self/fd/{image.fd}"
                 self._attached[linker.key] = self._bpf.attach_uprobe("on_link", path, offset)
         except (ElfError, UnavailableError):

@@ -14,7 +14,9 @@ from probes.elf.image import ElfError, Image
 
 PROC = Path("/proc")
 # `7f12-7f34 r-xp 00001000 08:01 1234   /usr/lib/libc.so.6`
-MAPS_LINE = rb"^([0-9a-f]+-[0-9a-f]+) \S+ \S+ (\S+) (\d+) +(/(?:[^\n]*/)?(?:%s))$"
+# Only what is executed: a debugger maps the file of the same name that holds symbols, and a
+# breakpoint would change what it reads.
+MAPS_LINE = rb"^([0-9a-f]+-[0-9a-f]+) \S\Sx\S \S+ (\S+) (\d+) +(/(?:[^\n]*/)?(?:%s))$"
 # What the kernel appends to the name of a file that was replaced or removed.
 DELETED = " (deleted)"
 _WILDCARDS = frozenset("*?[")

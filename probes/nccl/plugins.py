@@ -114,9 +114,9 @@ class Plugins:
         # Ends first, so that what begins is seen to end.
         for hook in sorted(plugin.hooks, key=lambda each: each.program != "stop_event"):
             for address in hook.exits:
-                offset = image.file_offset(address)
+                offset = image.code_offset(address)
                 file.attachments.append(self._bpf.attach_uprobe(hook.leave, path, offset))
-            offset = image.file_offset(hook.address)
+            offset = image.code_offset(hook.address)
             file.attachments.append(self._bpf.attach_uprobe(hook.program, path, offset))
 
     def _release(self, file: PluginFile) -> None:

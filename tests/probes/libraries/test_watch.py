@@ -145,6 +145,15 @@ def test_names_with_spaces_and_deleted_files_are_read(machine: Machine) -> None:
     assert (mapped.name, mapped.region) == ("libtorch_cpu.so (deleted)", "7f000000-7f00ffff")
 
 
+def test_a_file_that_is_only_read_is_no_library_of_a_process() -> None:
+    lines = [
+        b"7f000000-7f010000 %b 00000000 fe:00 %d    /x/libcudart.so.12%b" % each
+        for each in ((b"r--p", 7, b".debug"), (b"r--p", 8, b""), (b"r-xp", 8, b""))
+    ]
+    found = LibraryNames("libcudart.so").mapped_in(b"\n".join(lines), 50)
+    assert [mapped.key.inode for mapped in found] == [8]
+
+
 def test_this_very_process_is_identified_and_its_c_library_can_be_opened() -> None:
     process = identify(os.getpid())
     assert process is not None
