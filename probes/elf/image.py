@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # libtorch_cpu.so carries 76 MB of .strtab; twice that is still a library and not an attack.
 MAX_SECTION_BYTES = 160 << 20
 MAX_ADDRESS = 1 << 62
+MAX_LABEL_BYTES = 256
 # Elf64_Ehdr, Elf64_Phdr and Elf64_Shdr, elf(5).
 HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 PROGRAM_HEADER = np.dtype(
@@ -209,5 +210,5 @@ class Image:
 
 
 def _string(table: bytes, start: int) -> str:
-    end = table.find(b"\0", start)
-    return table[start : end if end >= 0 else None].decode("utf-8", "replace")
+    # 65,535 sections may share one name of a hundred megabytes.
+    return table[start : start + MAX_LABEL_BYTES].partition(b"\0")[0].decode("utf-8", "replace")

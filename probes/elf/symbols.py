@@ -26,6 +26,11 @@ SYMBOL = np.dtype(
 STT_FUNC, STT_GNU_IFUNC = 2, 10
 TABLES = (".dynsym", ".symtab")
 COLD = ".cold"
+# Of templates of templates names get some thousand characters long. A file may have any number of
+# symbols share a name that never ends.
+MAX_NAME_BYTES = 1 << 14
+# Static functions of one name, each in its own source file.
+MAX_NAMESAKES = 10_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -74,7 +79,7 @@ def _matches(image: Image, table: str, name: str) -> Iterator[Symbol]:
     for start, at, end in _occurrences(strings, identifiers):
         # A linker may share the tail of one string as another's whole name.
         owners = symbols[(symbols["name"] >= start) & (symbols["name"] <= at)]
-        for owner in owners:
+        for owner in owners[:MAX_NAMESAKES]:
             text = strings[int(owner["name"]) : end].decode("utf-8", "replace")
             demangled = demangle(text)
             if is_function_named(demangled, name):
@@ -88,7 +93,8 @@ def _occurrences(strings: bytes, identifiers: list[bytes]) -> Iterator[tuple[int
     while at >= 0:
         start, end = strings.rfind(b"\0", 0, at) + 1, strings.find(b"\0", at)
         end = len(strings) if end < 0 else end
-        if all(part in strings[start:end] for part in identifiers):
+        fits = end - start <= MAX_NAME_BYTES
+        if fits and all(part in strings[start:end] for part in identifiers):
             yield start, at, end
         at = strings.find(needle, end)
 

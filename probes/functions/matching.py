@@ -94,14 +94,17 @@ def _search(image: Image, table: SymbolTable, pattern: str) -> Iterator[Match]:
         else:
             yield from _named(image, table, pattern)
     elif is_glob(pattern):
-        yield from table.glob(pattern)
+        rows = table.rows_that_fit(pattern)
+        if len(rows) > MAX_DEMANGLED:
+            raise VaguePatternError(f"{pattern} means {len(rows)} symbols")
+        yield from map(table.at, rows)
     else:
         exact = tuple(table.exact(pattern))
         yield from exact or _named(image, table, pattern)
 
 
 class VaguePatternError(StallwatchError):
-    """A glob over demangled names would have too many of them demangled."""
+    """A glob means too many symbols, or would have too many names demangled."""
 
 
 def demangled_glob(table: SymbolTable, pattern: str) -> Iterator[Match]:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from probes.elf.symbols import STT_FUNC, STT_GNU_IFUNC, SYMBOL, Symbol, demangle
+from probes.elf.symbols import (
+    MAX_NAME_BYTES,
+    STT_FUNC,
+    STT_GNU_IFUNC,
+    SYMBOL,
+    Symbol,
+    demangle,
+)
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
@@ -65,9 +72,10 @@ class SymbolTable:
         return int(np.count_nonzero((self._symbols["section"] != 0) & (kinds == STT_FUNC)))
 
     def name(self, row: int) -> bytes:
-        """The ELF name of a row, with its version if it has one."""
+        """The ELF name of a row, with its version if it has one; cut off at MAX_NAME_BYTES."""
         start = self._starts[row]
-        return self._strings[start : self._strings.find(b"\0", start)]
+        end = self._strings.find(b"\0", start, start + MAX_NAME_BYTES)
+        return self._strings[start : end if end >= 0 else start + MAX_NAME_BYTES]
 
     def exact(self, name: str) -> Iterator[Match]:
         """The symbols of this name, whatever their version."""
@@ -76,11 +84,6 @@ class SymbolTable:
             for at in self._occurrences(name.encode("utf-8", "surrogateescape") + end):
                 for row in self._rows(at, at):
                     yield self.at(row)
-
-    def glob(self, pattern: str) -> Iterator[Match]:
-        """The symbols whose ELF name fits a glob."""
-        for row in self.rows_that_fit(pattern):
-            yield self.at(row)
 
     def rows_that_fit(self, pattern: str) -> list[int]:
         """Rows whose ELF name fits a glob."""
@@ -94,9 +97,8 @@ class SymbolTable:
         if not needles:
             return list(range(len(self)))
         rows: dict[int, None] = {}
-        for at in self._occurrences(needles[-1]):
-            start = self._strings.rfind(b"\0", 0, at) + 1
-            rows.update(dict.fromkeys(self._rows(start, at)))
+        for start, last in self._spelled(needles[-1], self._strings):
+            rows.update(dict.fromkeys(self._rows(start, last)))
         others = needles[:-1]
         return [row for row in rows if all(part in self.name(row) for part in others)]
 
@@ -107,8 +109,8 @@ class SymbolTable:
     def rows_near(self, part: str) -> set[int]:
         """Rows with a text in their name, given in small letters, found in capital ones too."""
         rows: set[int] = set()
-        for at in self._occurrences(part.encode(), self._lowered()):
-            rows.update(self._rows(self._strings.rfind(b"\0", 0, at) + 1, at))
+        for start, last in self._spelled(part.encode(), self._lowered()):
+            rows.update(self._rows(start, last))
         return rows
 
     def _lowered(self) -> bytes:
@@ -129,12 +131,22 @@ class SymbolTable:
         # Not numpy's: it would turn the whole array into the number's type, each time.
         return range(bisect_left(self._starts, first), bisect_right(self._starts, last))
 
-    def _occurrences(self, needle: bytes, strings: bytes = b"") -> Iterator[int]:
-        strings = strings or self._strings
-        at = strings.find(needle)
+    def _occurrences(self, needle: bytes) -> Iterator[int]:
+        at = self._strings.find(needle)
         while at >= 0:
             yield at
-            at = strings.find(needle, at + 1)
+            at = self._strings.find(needle, at + 1)
+
+    def _spelled(self, needle: bytes, strings: bytes) -> Iterator[tuple[int, int]]:
+        """(start, place of the last occurrence) of each string with a text in it."""
+        at = strings.find(needle)
+        while at >= 0:
+            end = strings.find(b"\0", at)
+            end = len(strings) if end < 0 else end
+            start = strings.rfind(b"\0", 0, at) + 1
+            if end - start <= MAX_NAME_BYTES:
+                yield start, strings.rfind(needle, at, end)
+            at = strings.find(needle, max(end, at + 1))
 
 
 def _kind(kind: int, section: int) -> Kind:
