@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from engine.readings import ProbeStatus
 from probes.bpf import capabilities
 from probes.bpf.errors import UnavailableError
-from probes.elf.image import ElfError
+from probes.elf.image import ElfError, Image
 from probes.functions.detaching import Detacher
 from probes.functions.places import find_places
 from probes.libraries.maps import FileKey, LibraryNames, Mapped, open_mapped
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from probes.bpf.attachment import Attachment
     from probes.bpf.loader import BpfObject
-    from probes.elf.image import Image
     from probes.functions.function import Function
     from probes.functions.places import Places
 
@@ -73,6 +72,12 @@ def identity_of(image: Image) -> Identity:
     return facts.st_ino & 0xFFFFFFFF, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
+def state_of(image: Image) -> tuple[int, int]:
+    """What changes when a file is written in place, and not when it is linked or renamed."""
+    facts = os.fstat(image.fd)
+    return facts.st_size, facts.st_mtime_ns
+
+
 @dataclass(slots=True)
 class File:
     """A library file that is mapped; `image` is kept open, so that it can be attached again."""
@@ -80,11 +85,16 @@ class File:
     key: FileKey
     path: str
     identity: Identity = (0, 0, 0, 0)
+    state: tuple[int, int] = (0, 0)
     image: Image | None = None
     sites: dict[str, Site] = field(default_factory=dict)
     reason: str = ""
     detail: str = ""
     mend: str = ""
+
+    def written(self) -> bool:
+        """Whether the file has other content than when it was opened."""
+        return self.image is not None and state_of(self.image) != self.state
 
     def complaints(self) -> list[tuple[str, str, str]]:
         """(reason, detail, mend) of the file and its functions."""
@@ -188,7 +198,7 @@ class FunctionSites:
             if isinstance(error.__cause__, PermissionError):
                 file.mend = capabilities.MEND_OTHERS
             return
-        file.identity = identity_of(file.image)
+        file.identity, file.state = identity_of(file.image), state_of(file.image)
         for key, other in self._files.items():
             if other is not file and other.image is not None and other.identity == file.identity:
                 self._twins[mapped.key] = key
@@ -200,6 +210,8 @@ class FunctionSites:
 
     def advance(self) -> None:
         """Attach what was left over, for at most ATTACH_SECONDS."""
+        for written in [each for each in self._files.values() if each.written()]:
+            self._read_again(written)
         until = time.monotonic() + ATTACH_SECONDS
         for _ in range(len(self._pending)):  # what is put off again has its turn in the next poll
             if time.monotonic() > until:
@@ -258,6 +270,30 @@ class FunctionSites:
             self.detach(key)
         self._pending.clear()
         self._detacher.drain()
+
+    def _read_again(self, file: File) -> None:
+        """Look for everything anew in a file that was written in place.
+
+        Breakpoints where the old one had instructions would change what the new one does.
+        """
+        for name, site in file.sites.items():
+            self._release(file, name, site)
+        file.sites, old = {}, file.image
+        file.reason = file.detail = file.mend = ""
+        self._pending = deque(each for each in self._pending if each[0] != file.key)
+        if old is None:
+            return
+        try:
+            file.image = Image(f"/proc/self/fd/{old.fd}")
+        except ElfError as error:
+            file.image = None
+            file.reason, file.detail = "unreadable_library", f"{file.path} was overwritten: {error}"
+        else:
+            file.identity, file.state = identity_of(file.image), state_of(file.image)
+            known = file.path.rpartition("/")[2]
+            names = [name for name, of in self._libraries.items() if of.match(known)]
+            self._pending.extend((file.key, name) for name in names)
+        old.close()
 
     def _sites(self, name: str) -> list[Site]:
         return [file.sites[name] for file in self._files.values() if name in file.sites]

@@ -51,6 +51,11 @@ def timed(name: str) -> Function:
     return Function("add", LIBRARY, (name,), "enter_add", "leave_add")
 
 
+def settle(sites: FunctionSites) -> None:
+    while sites.pending:
+        sites.advance()
+
+
 @pytest.mark.parametrize("name", EXPECTED)
 def test_only_what_is_surely_an_instruction_is_a_place_for_a_probe(reader: Path, name: str) -> None:
     with Image(str(reader.parent / LIBRARY)) as image:
@@ -72,12 +77,53 @@ def test_a_program_computes_the_same_while_misleading_functions_are_probed(
         assert program.do("read") == UNTOUCHED
         (mapped,) = LibraryNames(LIBRARY).mapped_by(program.pid)
         sites.attach(mapped)
-        while sites.pending:
-            sites.advance()
+        settle(sites)
         assert sites.attached("add") == (EXPECTED[name][1] != "not_a_function")
         assert program.do("read") == UNTOUCHED
     finally:
         program.end()
+        sites.close()
+        bpf.close()
+
+
+@pytest.mark.root
+def test_a_library_that_is_overwritten_in_place_is_probed_where_its_new_functions_are(
+    reader: Path, tmp_path: Path
+) -> None:
+    first, other = reader.parent / LIBRARY, tmp_path / "other.so"
+    source = tmp_path / "other.S"
+    # All functions two bytes on: what began an instruction is now inside one.
+    source.write_text(
+        (HERE / "misleading.S").read_text().replace(".text\n", ".text\n nop; nop\n", 1)
+    )
+    subprocess.run(["gcc", "-shared", "-o", str(other), str(source)], check=True)
+    live = tmp_path / LIBRARY
+    shutil.copyfile(first, live)
+    bpf = load(SOURCE, dict.fromkeys(PROGRAMS, ProgramType.UPROBE) | EXIT_PROGRAM, {})
+    sites = FunctionSites(bpf, [timed("whole")])
+    programs = [Program(reader, live)]
+    try:
+        (mapped,) = LibraryNames(LIBRARY).mapped_by(programs[0].pid)
+        sites.attach(mapped)
+        settle(sites)
+        programs[0].end()
+        with live.open("r+b") as file:
+            file.write(other.read_bytes())
+        sites.advance()
+        assert sites._detacher.drain(30)
+        settle(sites)
+        programs.append(Program(reader, live))
+        assert programs[1].do("read") == UNTOUCHED
+        assert sites.attached("add") == 1
+        # Overwritten by what is no library, it is let go, and told.
+        live.write_bytes(b"no library any more" * 9)
+        sites.advance()
+        assert sites.status("test").reason == "unreadable_library"
+        assert sites._detacher.drain(30)
+        assert sites.attachments == 0
+    finally:
+        for program in programs:
+            program.end()
         sites.close()
         bpf.close()
 
