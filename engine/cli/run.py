@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -50,6 +51,7 @@ class RunCommand:
         logging.basicConfig(
             stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
         )
+        _allow_open_files()
         config = _configured(load_config(args.config), args)
         files = load_rules(config, args.rules)
         signals = _listen_to_signals()
@@ -67,6 +69,13 @@ class RunCommand:
             server.stop()
             agent.stop()
         return 0
+
+
+def _allow_open_files() -> None:
+    """Every attached probe is an open file, and services begin with a limit of 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _listen_to_signals() -> queue.SimpleQueue[int]:

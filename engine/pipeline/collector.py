@@ -5,6 +5,7 @@ A probe that raises is switched off and says so; it never takes the others, or t
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 import time
@@ -162,14 +163,17 @@ class Collector:
         # A probe may be a third party's, and a library under it may call `exit`.
         except (Exception, SystemExit) as error:
             LOG.exception("probe %s failed and is switched off", probe.name)
-            self.statuses[probe.name] = ProbeStatus(
-                probe.name,
-                "off",
-                "fault",
-                f"{type(error).__name__}: {error}",
-                "please report this; the agent's log has the traceback",
-            )
+            self.statuses[probe.name] = _failed(probe.name, error)
             try:
                 probe.stop()
             except (Exception, SystemExit):
                 LOG.exception("probe %s could not be stopped", probe.name)
+
+
+def _failed(name: str, error: BaseException) -> ProbeStatus:
+    """The line about a probe that raised what it should not."""
+    if isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}:
+        mend = "raise the limit of open files (LimitNOFILE= of the service, ulimit -n)"
+        return ProbeStatus(name, "off", "no_descriptors", str(error), mend)
+    mend = "please report this; the agent's log has the traceback"
+    return ProbeStatus(name, "off", "fault", f"{type(error).__name__}: {error}", mend)

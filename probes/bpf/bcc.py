@@ -74,6 +74,11 @@ def _build(compiler: Compiler, source: Source, tree: str, flags: list[str]) -> B
     answer = compiler.ask(request(source, tree, flags))
     if "failed" in answer.message:
         raise refusal(source.name, answer)
+    if len(answer.fds) < len(answer.message["programs"]) + len(answer.message["maps"]):
+        # The kernel keeps back what does not fit into the table of open files.
+        for fd in answer.fds:
+            os.close(fd)
+        raise OSError(errno.EMFILE, f"{os.strerror(errno.EMFILE)}: programs of {source.name}")
     fds = iter(answer.fds)
     programs = {name: next(fds) for name in answer.message["programs"]}
     return Built(programs, {name: next(fds) for name in answer.message["maps"]})

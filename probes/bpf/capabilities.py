@@ -80,7 +80,9 @@ def parse_lockdown(text: str) -> str:
 def _read(path: str, default: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
+    except OSError as error:
+        if error.errno in {errno.EMFILE, errno.ENFILE}:
+            raise  # says nothing of what is permitted
         return default
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -34,9 +35,9 @@ class Running:
         }
         config.write_text(json.dumps(settings))
         with self._printed.open("w") as printed:
-            self.process = subprocess.Popen(
-                [str(STALLWATCH), "run", "--config", str(config)], stdout=printed, stderr=printed
-            )
+            limited = ["sh", "-c", 'ulimit -Sn 200; exec "$0" "$@"', str(STALLWATCH)]
+            command = [*limited, "run", "--config", str(config)]
+            self.process = subprocess.Popen(command, stdout=printed, stderr=printed)
 
     @property
     def printed(self) -> str:
@@ -87,3 +88,9 @@ def test_sighup_with_broken_rules_keeps_the_present_ones(running: Running) -> No
 def test_sigterm_twice_stops_once(running: Running) -> None:
     running.process.send_signal(signal.SIGTERM)
     assert running.stop() == 0
+
+
+def test_the_limit_of_open_files_is_the_hard_one(running: Running) -> None:
+    running.wait_for("listening")
+    soft, hard = resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE)
+    assert soft == hard

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,21 @@ def test_a_mark_follows_the_readings_it_covers_and_carries_what_was_produced_bef
     assert isinstance(mark, FlushMark)
     assert mark.timestamp_ms == 20_000
     assert mark.produced == (Produced("counting", (("", 1),)),)
+
+
+def test_a_probe_that_may_open_no_more_files_says_so_and_what_to_raise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files", "/proc")
+
+    probe = CountingProbe("greedy")
+    monkeypatch.setattr(CountingProbe, "start", full)
+    collector = Collector([probe], ReadingQueue(100), 10_000)
+    collector._attach(probe)
+    status = collector.statuses["greedy"]
+    assert (status.state, status.reason) == ("off", "no_descriptors")
+    assert "LimitNOFILE" in status.mend
 
 
 @pytest.mark.parametrize("where", ["start", "poll", "collect"])
