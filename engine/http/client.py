@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import urllib.error
 import urllib.request
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
 
 from rules.errors import StallwatchError
 
@@ -25,7 +26,7 @@ def ask(url: str, path: str, timeout_seconds: float = TIMEOUT_SECONDS) -> bytes:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{url.rstrip('/')}{path}", timeout=timeout_seconds) as answer:
-            body: bytes = answer.read(MAX_ANSWER_BYTES)
+            body = _body(answer, time.monotonic() + timeout_seconds)
     except urllib.error.HTTPError as error:
         raise NoAgentError(
             f"stallwatch: {url} answers HTTP {error.code}\n    hint: is that a stallwatch agent?"
@@ -35,3 +36,13 @@ def ask(url: str, path: str, timeout_seconds: float = TIMEOUT_SECONDS) -> bytes:
         said = getattr(reason, "strerror", None) or reason
         raise NoAgentError(f"stallwatch: no agent at {url}: {said}\n    hint: {HINT}") from error
     return body
+
+
+def _body(answer: HTTPResponse, deadline: float) -> bytes:
+    """At most MAX_ANSWER_BYTES. The socket's own timeout starts anew with every byte."""
+    body = bytearray()
+    while len(body) < MAX_ANSWER_BYTES and (part := answer.read1(1 << 20)):
+        body += part
+        if time.monotonic() > deadline:
+            raise TimeoutError("the answer does not end")
+    return bytes(body[:MAX_ANSWER_BYTES])

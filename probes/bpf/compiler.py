@@ -55,7 +55,7 @@ class _Child:
     """One process; used by one thread at a time."""
 
     def __init__(self) -> None:
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
+        self._stderr = _scratch()
         self._channel, theirs = socket.socketpair()
         command = [sys.executable, "-I", "-S", "-W", "ignore", "-c", _CHILD]
         with theirs:
@@ -104,6 +104,14 @@ class _Child:
         self._process.wait()
         with contextlib.suppress(OSError):
             self._stderr.close()
+
+
+def _scratch() -> IO[bytes]:
+    """A file without a name, also where nothing can be written (a read-only container)."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:
+        return os.fdopen(os.memfd_create("stallwatch-compiler"), "w+b")
 
 
 def _ending(status: int) -> str:

@@ -84,6 +84,19 @@ def test_the_programs_and_maps_arrive_as_open_descriptors(
     built.close()
 
 
+def test_it_compiles_where_no_file_can_be_written(
+    compiler: Callable[..., Compiler], source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    StubHeaders(compiler()).build(source).close()
+    # What it prints is kept all the same.
+    with pytest.raises(UnavailableError, match="oh no"):
+        StubHeaders(compiler("os.write(2, b'oh no'); os.abort()")).build(source)
+
+
 @pytest.mark.parametrize(
     ("compiling", "words"),
     [
