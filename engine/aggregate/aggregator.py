@@ -42,6 +42,7 @@ class Aggregator:
     dropped_events: dict[tuple[str, str], int] = field(default_factory=dict)
     _events: list[tuple[Event, Owner, int]] = field(default_factory=list)
     _sequence: int = 0
+    _leaving: set[Process] = field(default_factory=set)
     _members: dict[str, set[Process]] = field(default_factory=dict)
     _owners: dict[Process, Owner] = field(default_factory=dict)
     _told: dict[Process, Told] = field(default_factory=dict)
@@ -68,13 +69,18 @@ class Aggregator:
             case Gone(process=process):
                 # It may only have let go of a library, or run another program.
                 if not self.directory.procfs.alive(process):
-                    self._gone(process)
+                    self._leaving.add(process)
 
     def flush(self, timestamp_ms: int, own: Iterable[tuple[Labels, float]] = ()) -> Flush:
         """Everything since the last flush, stamped `timestamp_ms`; `own` are the agent's metrics.
 
         The caller gives multiples of the flush interval, in order.
         """
+        # Not before: the other probes that watched a dead process tell its last counts after the
+        # first one has told of its end, and they are its task's.
+        leaving, self._leaving = self._leaving, set()
+        for process in sorted(leaving):
+            self._gone(process)
         self._inform()
         samples = [*self.fold.flush(), *own]
         self._reap()
@@ -220,7 +226,7 @@ class Aggregator:
             if procfs.alive(process):
                 self._renew(process)
             else:
-                self._gone(process)
+                self._leaving.add(process)
         self._flushes += 1
         for process in [p for p, (_, until) in self._graves.items() if until < self._flushes]:
             del self._graves[process]

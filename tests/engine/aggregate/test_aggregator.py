@@ -98,6 +98,29 @@ def test_processes_of_one_rank_fold_into_one_series_that_never_falls(
     assert shown(aggregator.flush(40_000)) == {RETRANS_A0: 12.0}
 
 
+def test_the_last_counts_of_a_dead_process_are_its_tasks_whichever_probe_tells_first(
+    aggregator: Aggregator, living: Living
+) -> None:
+    aggregator.add("tcp", retrans(A0, 5))
+    aggregator.flush(10_000)
+    aggregator.flush(20_000)
+    living.dead.add(A0)
+    aggregator.add("gloo", Gone(A0))
+    aggregator.add("tcp", retrans(A0, 2))
+    assert shown(aggregator.flush(30_000)) == {RETRANS_A0: 7.0}
+
+
+def test_a_process_found_dead_at_a_flush_may_still_be_counted_for_until_the_next(
+    aggregator: Aggregator, living: Living
+) -> None:
+    aggregator.add("tcp", retrans(A0, 5))
+    aggregator.flush(10_000)
+    living.dead.add(A0)
+    aggregator.flush(20_000)
+    aggregator.add("tcp", retrans(A0, 2))
+    assert shown(aggregator.flush(30_000)) == {RETRANS_A0: 7.0}
+
+
 def test_a_staleness_marker_follows_the_last_process_of_a_task(
     aggregator: Aggregator, living: Living
 ) -> None:
