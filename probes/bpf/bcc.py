@@ -62,7 +62,9 @@ def request(source: Source, tree: str, flags: list[str]) -> dict[str, Any]:
     flags += ["-DSW_HAS_PROBE_READ_KERNEL"] * capabilities.has_probe_read_kernel()
     flags += [f"-D{name}={value}" for name, value in source.defines.items()]
     return {
-        "text": respell(source.path.read_text(encoding="utf-8"), ring=ring),
+        "text": respell(
+            source.path.read_text(encoding="utf-8"), ring=ring, folder=source.path.parent
+        ),
         "flags": flags,
         "headers": tree,
         "programs": dict(source.programs),

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-PROGRAMS = sorted((Path(__file__).resolve().parents[2] / "probes").glob("**/program.bpf.c"))
+PROBES = Path(__file__).resolve().parents[2] / "probes"
+PROGRAMS = sorted([*PROBES.glob("*/*.bpf.c"), *PROBES.glob("*/*.h"), *PROBES.glob("bpf/words/*.h")])
 # `ctx + 16`, `ctx + 0x10`, `ctx[2]`: a number where an offset from the format file belongs.
 WRITTEN_DOWN = re.compile(r"\bctx\s*\+\s*\(?\s*(?:0x)?\d|\bctx\s*\[\s*\d")
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_no_program_writes_an_offset_of_a_record_down(program: Path) -> None:
     code = COMMENT.sub("", program.read_text())
     assert WRITTEN_DOWN.findall(code) == []

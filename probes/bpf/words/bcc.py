@@ -41,26 +41,29 @@ _RING_OUTPUT = (
 _PERF_OUTPUT = r"\1.perf_submit(\2, \3, sizeof(*(\3)))"
 
 
-# Headers of words lie beside this file; bcc rewrites only what is in the one text that it is given.
+# bcc rewrites only what is in the one text that it is given.
 _INCLUDE = re.compile(r'^#include "(\w+\.h)"$', re.MULTILINE)
+WORDS = Path(__file__).parent
 
 
-def respell(program: str, *, ring: bool) -> str:
+def respell(program: str, *, ring: bool, folder: Path = WORDS) -> str:
     """The whole source for bcc: declarations, then the program with its lines kept.
 
-    `#include "calls.h"` is replaced by that header of words.
+    `#include "calls.h"` is replaced by that header: of `folder`, where the program lies, or of
+    words. A header includes no other. Raises OSError when there is none of that name.
     """
-    program = _INCLUDE.sub(lambda found: _included(program, found), program)
+    program = _INCLUDE.sub(lambda found: _included(program, found, folder), program)
     calls = {**_CALLS, "sw_output": (3, _RING_OUTPUT if ring else _PERF_OUTPUT)}
     for word, (count, template) in calls.items():
         pattern = rf"\b{word}\({','.join([_ARGUMENT] * count)}\)"
         program = re.sub(pattern, template, program)
     program = program.replace("__sync_fetch_and_add(", "sw_add_whole(")
-    header = Path(__file__).with_name("bcc.h").read_text(encoding="utf-8")
+    header = (WORDS / "bcc.h").read_text(encoding="utf-8")
     return f'{header}\n#line 1 "program.bpf.c"\n{program}'
 
 
-def _included(program: str, found: re.Match[str]) -> str:
-    text = Path(__file__).with_name(found[1]).read_text(encoding="utf-8")
+def _included(program: str, found: re.Match[str], folder: Path) -> str:
+    beside = folder / found[1]
+    text = (beside if beside.is_file() else WORDS / found[1]).read_text(encoding="utf-8")
     following = program.count("\n", 0, found.start()) + 2
     return f'#line 1 "{found[1]}"\n{text}#line {following} "program.bpf.c"'

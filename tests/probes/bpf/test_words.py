@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from probes.bpf.words.bcc import respell
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def _body(program: str, *, ring: bool = True) -> str:
@@ -29,3 +34,11 @@ def test_a_header_of_words_is_put_in_and_the_lines_after_it_keep_their_numbers()
     assert body.startswith('int a;\n#line 1 "calls.h"\n')
     assert "call_threads.lookup(&key)" in body
     assert body.endswith('\n#line 3 "program.bpf.c"\nint b;\n')
+
+
+def test_a_header_beside_the_program_is_put_in_before_one_of_words(tmp_path: Path) -> None:
+    (tmp_path / "waits.h").write_text("x = sw_lookup(owners, &key);\n")
+    body = respell('#include "waits.h"\n#include "calls.h"\n', ring=True, folder=tmp_path)
+    own, _, words = body.partition('#line 1 "calls.h"')
+    assert own.endswith('#line 1 "waits.h"\nx = owners.lookup(&key);\n#line 2 "program.bpf.c"\n')
+    assert "call_threads.lookup(&key)" in words
