@@ -49,6 +49,10 @@ METRICS: dict[str, Description] = {
     "stallwatch_probe_overhead_ratio": Description(
         "gauge", "Share of its CPU time that a probed function's traps took of the worst process."
     ),
+    "stallwatch_probe_error_ratio": Description(
+        "gauge",
+        "Error bound of a probed function's counts, as a share of them, of the worst process.",
+    ),
     "stallwatch_probe_trap_seconds": Description(
         "gauge", "What a uprobe's trap costs here: entry (emulated), entry_stepped, exit."
     ),

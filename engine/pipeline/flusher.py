@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from engine.aggregate.queue import FlushMark
 from engine.pipeline.stage import ignore_fault, start_stage
+from engine.readings import Level
+from engine.telemetry import METRICS
 from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from engine.aggregate.queue import Item, ReadingQueue
     from engine.flush import Flush
     from engine.pipeline.stage import OnFault
-    from engine.readings import ProbeStatus
+    from engine.readings import ProbeStatus, Reading
     from engine.telemetry import Telemetry
 
 LOG = logging.getLogger(__name__)
@@ -42,6 +44,9 @@ class Flusher:
     _faults: int = 0
     _thread: threading.Thread | None = None
     _last_ms: int = field(default=0)
+    # What probes say of themselves since the last flush, and the names of what they said before.
+    _told: list[Level] = field(default_factory=list)
+    _own: set[str] = field(default_factory=set)
 
     def start(self) -> None:
         """Begin to take readings."""
@@ -64,6 +69,8 @@ class Flusher:
             if isinstance(item, FlushMark):
                 self.flush(item)
                 self._faults = 0
+            elif (told := own_level(item[1])) is not None:
+                self._told.append(told)
             else:
                 self.aggregator.add(*item)
         except Exception:
@@ -105,12 +112,21 @@ class Flusher:
                 names = {"probe": produced.probe, "map": use.map}
                 told.set("stallwatch_probe_map_entries", use.entries, **names)
                 told.set("stallwatch_probe_map_limit", use.limit, **names)
+        self._measure_probes()
         told.set("stallwatch_queue_depth", self.queue.depth())
         told.set("stallwatch_tasks", len(self.aggregator.tasks()))
         told.set("stallwatch_series_refused_total", self.aggregator.fold.refused)
         usage = resource.getrusage(resource.RUSAGE_SELF)
         told.set("stallwatch_process_cpu_seconds_total", usage.ru_utime + usage.ru_stime)
         told.set("stallwatch_process_resident_bytes", resident_bytes())
+
+    def _measure_probes(self) -> None:
+        """What a probe says of itself stands until the next flush, on `/metrics` too."""
+        for name in self._own:
+            self.telemetry.clear(name)
+        for level in self._told:
+            self.telemetry.set(level.metric, level.value, **dict(level.labels))
+        self._own, self._told = {level.metric for level in self._told}, []
 
     def _measure_drift(
         self, probe: str, produced: dict[str, int], lost: dict[tuple[str, str], int]
@@ -131,6 +147,13 @@ class Flusher:
             told.set(
                 "stallwatch_probe_lost_total", count, probe=probe, stream=stream, reason=reason
             )
+
+
+def own_level(reading: Reading) -> Level | None:
+    """The reading, if it is one of the agent's own metrics and no kernel event stands behind it."""
+    if not isinstance(reading, Level) or reading.process is not None or reading.weight:
+        return None
+    return reading if reading.metric in METRICS else None
 
 
 def resident_bytes() -> float:

@@ -125,6 +125,8 @@ class Governor:
         # The last look between two steps, for functions that may soon be in slices.
         self._looked: tuple[float, Totals] | None = None
         self._decisions: list[Decision] = []
+        # By key, the error bound of what was estimated last, as a share of it.
+        self._errors: dict[Key, float] = {}
 
     def poll(self, read: Callable[[], Totals]) -> None:
         """Begin and end the slices that are due; reads totals only then."""
@@ -160,7 +162,9 @@ class Governor:
 
     def estimate(self, key: Key, raw: Vector, now: float | None = None) -> Estimate:
         """What a raw total stands for; the same, with no error, while nothing is missed."""
-        return self._ledger.estimate(key, raw, self._clock() if now is None else now)
+        found = self._ledger.estimate(key, raw, self._clock() if now is None else now)
+        self._errors[key] = float(found.bound[0]) / max(float(found.values[0]), 1.0)
+        return found
 
     def is_estimated(self, key: Key) -> bool:
         """Whether a total has an error bound: it is, or was, or will soon be watched in slices."""
@@ -175,18 +179,24 @@ class Governor:
         self._ledger.forget(process)
         for control in self._controls.values():
             control.wanted.pop(process, None)
+        self._errors = {key: error for key, error in self._errors.items() if key[1] != process}
 
     def modes(self) -> dict[str, Mode]:
         """The mode of each function."""
         return {name: control.mode for name, control in self._controls.items()}
 
     def levels(self) -> Iterator[Level]:
-        """Modes, measured shares and trap costs, as the agent's own metrics."""
+        """Modes, measured shares, errors and trap costs, as the agent's own metrics."""
         probe = ("probe", self._probe)
+        errors = dict.fromkeys(self._controls, 0.0)
+        for (slot, _), error in self._errors.items():
+            name = self._ledger.function_of(slot)
+            errors[name] = max(errors[name], error)
         for name, control in self._controls.items():
             own = (probe, ("function", name))
             yield Level("stallwatch_probe_mode", None, 1.0, (*own, ("mode", control.mode)))
             yield Level("stallwatch_probe_overhead_ratio", None, control.ratio, own)
+            yield Level("stallwatch_probe_error_ratio", None, errors[name], own)
         for kind, seconds in self._costs().by_kind():
             yield Level("stallwatch_probe_trap_seconds", None, seconds, (("kind", kind),))
 

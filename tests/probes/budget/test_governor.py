@@ -157,10 +157,13 @@ def test_modes_shares_and_trap_costs_are_metrics(world: Any, named: Any) -> None
     here = world({LAUNCH: lambda t: HOT * t})
     governor = here.governor((named("launch"),), BudgetConfig())
     here.run(governor, 60)
+    estimate = governor.estimate(LAUNCH, here.read()[LAUNCH])
     levels = {(each.metric, each.labels): each.value for each in governor.levels()}
     own = (("probe", "cuda"), ("function", "launch"))
     assert levels["stallwatch_probe_mode", (*own, ("mode", "duty"))] == 1
     assert levels["stallwatch_probe_overhead_ratio", own] > 0
+    error = estimate.bound[0] / estimate.values[0]
+    assert levels["stallwatch_probe_error_ratio", own] == pytest.approx(error)
     assert levels["stallwatch_probe_trap_seconds", (("kind", "exit"),)] == 5e-6
 
 
