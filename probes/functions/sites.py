@@ -183,8 +183,10 @@ class FunctionSites:
 
     def attach(self, mapped: Mapped) -> None:
         """Probe a file that got its first user; what goes wrong is kept for `status`."""
+        if mapped.key in self._files or mapped.key in self._twins:
+            return  # some probes ask for each user of a file, at every poll
         names = [n for n, of in self._libraries.items() if of.match(mapped.name)]
-        if mapped.key in self._files or mapped.key in self._twins or not names:
+        if not names:
             return
         file = self._files[mapped.key] = File(mapped.key, mapped.path)
         if len(self._files) > self._max_files:
