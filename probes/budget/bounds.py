@@ -1,15 +1,16 @@
 """How far an estimate may be from the truth: two bounds, each right where the other is not.
 
-Both are of a mean of n independent observations at 95 %, vectorised over what is counted.
+Both are of a mean of n independent observations at 95 %. Of one counter at a time: 80 steps of
+plain arithmetic take a thirtieth of what they take as operations on a short array.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     Floats: TypeAlias = "NDArray[np.float64]"
@@ -37,7 +38,7 @@ def student(degrees: float) -> float:
     return z + (z**3 + z) / (4 * d) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * d**2)
 
 
-def bounded_mean(mean: Floats, low: Floats, high: Floats, count: float) -> Floats:
+def bounded_mean(mean: float, low: float, high: float, count: float) -> float:
     """Half the width of an interval for the mean of values in [low, high]; no shape assumed.
 
     W. Hoeffding, Probability inequalities for sums of bounded random variables (1963), theorem 1:
@@ -45,29 +46,30 @@ def bounded_mean(mean: Floats, low: Floats, high: Floats, count: float) -> Float
     or farther off with probability at most exp(-n KL(q, p)), KL the divergence of Bernoulli laws.
     A load that is off in most of what was seen is where this holds and Student's t does not.
     """
-    span = np.maximum(high - low, 0.0)
-    share = np.divide(mean - low, span, out=np.zeros_like(span), where=span > 0)
-    share = np.clip(share, 0.0, 1.0)
-    enough = np.log(2 / (1 - CONFIDENCE)) / max(count, 1e-9)
-    above = _edge(share, np.ones_like(share), enough)
-    below = _edge(share, np.zeros_like(share), enough)
-    return np.asarray(span * np.maximum(above - share, share - below), dtype=np.float64)
+    span = high - low
+    if span <= 0:
+        return 0.0
+    share = min(max((mean - low) / span, 0.0), 1.0)
+    enough = math.log(2 / (1 - CONFIDENCE)) / max(count, 1e-9)
+    above, below = _edge(share, 1.0, enough), _edge(share, 0.0, enough)
+    return span * max(above - share, share - below)
 
 
-def _edge(share: Floats, limit: Floats, enough: float) -> Floats:
+def _edge(share: float, limit: float, enough: float) -> float:
     """The farthest expectation towards `limit` that is still plausible, by bisection."""
     inside, outside = share, limit
     for _ in range(_BISECTIONS):
         middle = (inside + outside) / 2
-        plausible = _divergence(share, middle) <= enough
-        inside = np.where(plausible, middle, inside)
-        outside = np.where(plausible, outside, middle)
+        if _divergence(share, middle) <= enough:
+            inside = middle
+        else:
+            outside = middle
     return outside
 
 
-def _divergence(seen: Floats, expected: Floats) -> Floats:
+def _divergence(seen: float, expected: float) -> float:
     tiny = 1e-300
-    expected = np.clip(expected, 1e-12, 1 - 1e-12)
-    first = seen * np.log(np.maximum(seen, tiny) / expected)
-    second = (1 - seen) * np.log(np.maximum(1 - seen, tiny) / (1 - expected))
-    return np.asarray(first + second, dtype=np.float64)
+    expected = min(max(expected, 1e-12), 1 - 1e-12)
+    first = seen * math.log(max(seen, tiny) / expected)
+    second = (1 - seen) * math.log(max(1 - seen, tiny) / (1 - expected))
+    return first + second

@@ -21,6 +21,7 @@ held up by a later slice, since a counter does not go back.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,10 +50,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """`values`: float64[counters], never falling. `bound`: as far as each may be off, at 95 %."""
+    """`values`: float64[counters], never falling. `bound`: as far as one may be off, at 95 %."""
 
     values: Floats
-    bound: Floats
+    bound: float
 
 
 class Estimator:
@@ -134,19 +135,21 @@ class Estimator:
             self._close(now)
             self._since = None
 
-    def at(self, now: float) -> Estimate:
-        """What is known at a time; times do not go back."""
+    def at(self, now: float, counter: int = 0) -> Estimate:
+        """What is known at a time, with the bound of one counter; times do not go back."""
         open_seconds = 0.0 if self._since is None else max(0.0, now - self._since)
         held = min(open_seconds, self._length)
         estimated = self._exact + self._estimated + self._rate * held
         # Beyond its stratum a slice is no better than all of them, and a counter never falls.
         estimated += np.minimum(self._rate, self._mean(held)) * (open_seconds - held)
         self._shown = np.maximum(self._shown, estimated)
-        bound = self._sampling_error(open_seconds)
+        bound = self._sampling_error(counter, held)
         beyond = max(0.0, open_seconds - self._length)
-        low, high = self._range()
-        unknown = np.maximum(high - self._rate, self._rate - low) * beyond
-        return Estimate(self._shown.copy(), bound + unknown + self._slack + self._shown - estimated)
+        low, high = self._range(counter)
+        rate = float(self._rate[counter])
+        bound += max(high - rate, rate - low) * beyond
+        bound += float(self._slack[counter] + self._shown[counter] - estimated[counter])
+        return Estimate(self._shown.copy(), bound)
 
     def _mean(self, held: float) -> Floats:
         """The rate over all strata, `held` seconds of the open one among them."""
@@ -159,24 +162,24 @@ class Estimator:
         self._lengths += length
         self._squares += length**2
 
-    def _range(self) -> tuple[Floats, Floats]:
+    def _range(self, counter: int) -> tuple[float, float]:
         """The rates that may occur, a little wider than those that were seen."""
+        lowest, highest = float(self._lowest[counter]), float(self._highest[counter])
         if self._rates < ENOUGH_RATES:
-            return np.zeros_like(self._highest), np.maximum(2 * self._highest, self._foreign)
-        wider = (self._highest - self._lowest) / self._rates
-        return np.maximum(self._lowest - wider, 0.0), self._highest + wider
+            return 0.0, max(2 * highest, float(self._foreign[counter]))
+        wider = (highest - lowest) / self._rates
+        return max(lowest - wider, 0.0), highest + wider
 
-    def _sampling_error(self, open_seconds: float) -> Floats:
-        held = min(open_seconds, self._length)
+    def _sampling_error(self, counter: int, held: float) -> float:
         lengths, squares = self._lengths + held, self._squares + held**2
         if lengths <= 0:
-            return np.zeros_like(self._highest)
-        low, high = self._range()
-        mean = self._mean(held)
+            return 0.0
+        low, high = self._range(counter)
+        mean = float(self._mean(held)[counter])
         bounded = bounded_mean(mean, low, high, lengths**2 / squares) * lengths
         quantile = student(2 * self._differences / 3)
         if quantile == float("inf"):
             return bounded  # too few slices for a variance: anything in the range is possible
-        variance = self._square_differences / (2 * self._differences) * squares
-        spread = quantile * np.sqrt(variance)
-        return np.maximum(bounded, np.minimum(spread, (high - low) * lengths))
+        square = float(self._square_differences[counter])
+        spread = quantile * math.sqrt(square / (2 * self._differences) * squares)
+        return max(bounded, min(spread, (high - low) * lengths))

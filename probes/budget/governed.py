@@ -80,7 +80,7 @@ class Governed:
         self._hits: dict[Key, int] = {}
         self._last: dict[Key, int] = {}
         self._unowned: list[Calls] = []
-        self._bounds: dict[Key, Floats] = {}
+        self._bounds: dict[Key, float] = {}
         self._processes: set[Process] = set()
         self._leaving: list[Process] = []
         self._look = Look(0, (), ())
@@ -96,7 +96,8 @@ class Governed:
         self._bounds = {}
         for key in list(self._raw):
             calls += self._tell(key)
-        self._bounds.update(self.governor.unseen(self._processes))
+        for key, unseen in self.governor.unseen(self._processes):
+            self._bounds[key] = float(unseen[CALLS])
         # Forked processes are counted though nobody watches them: nobody says when they end.
         unwatched = {process for _, process in self._raw} - self._processes
         for process in (*self._leaving, *(each for each in unwatched if cpu_seconds(each) is None)):
@@ -120,8 +121,7 @@ class Governed:
         `labels`: those of a slot. Slots of equal labels add up.
         """
         for (slot, process), bound in self._bounds.items():
-            value = float(bound[CALLS])
-            yield Level(f"{metric}_error_bound", process, value, labels(slot), "sum")
+            yield Level(f"{metric}_error_bound", process, bound, labels(slot), "sum")
         yield from self.governor.levels()
 
     # What the governor does to breakpoints.
@@ -161,7 +161,7 @@ class Governed:
     def _tell(self, key: Key) -> Iterator[Calls]:
         values = self._raw[key]
         if self.governor.is_estimated(key):
-            estimate = self.governor.estimate(key, values)
+            estimate = self.governor.estimate(key, values, CALLS)
             values, self._bounds[key] = estimate.values, estimate.bound
         whole = np.floor(values + 0.5)
         told = self._told.get(key)

@@ -3,7 +3,7 @@
     governor = Governor("cuda", sites, FUNCTIONS, settings.budget)
     governor.poll(read)          # in the probe's poll: begins and ends slices
     governor.step(read())        # in its collect: compares cost with budget, changes modes
-    governor.estimate(key, raw)  # what to emit for a raw total, with its error bound
+    governor.estimate(key, raw)  # what to emit for a raw total, with the error bound of its traps
 
 `read()` gives cumulative totals, {(slot, process): (traps, ...)}: traps first, then whatever else
 is to be scaled alike. A slot is a function, or one kind of its calls (`Ledger.function_of`).
@@ -160,10 +160,13 @@ class Governor:
         decisions, self._decisions = self._decisions, []
         return decisions
 
-    def estimate(self, key: Key, raw: Vector, now: float | None = None) -> Estimate:
-        """What a raw total stands for; the same, with no error, while nothing is missed."""
-        found = self._ledger.estimate(key, raw, self._clock() if now is None else now)
-        self._errors[key] = float(found.bound[0]) / max(float(found.values[0]), 1.0)
+    def estimate(self, key: Key, raw: Vector, counter: int = 0) -> Estimate:
+        """What a raw total stands for; the same, with no error, while nothing is missed.
+
+        `counter`: which of its numbers the bound is of.
+        """
+        found = self._ledger.estimate(key, raw, self._clock(), counter)
+        self._errors[key] = found.bound / max(float(found.values[counter]), 1.0)
         return found
 
     def is_estimated(self, key: Key) -> bool:

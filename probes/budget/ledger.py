@@ -70,15 +70,14 @@ class Ledger:
         estimator = self._estimators.get(key)
         return 0.0 if estimator is None else float(estimator.rate[0])
 
-    def estimate(self, key: Key, raw: Vector, now: float) -> Estimate:
-        """What a raw total stands for."""
+    def estimate(self, key: Key, raw: Vector, now: float, counter: int = 0) -> Estimate:
+        """What a raw total stands for, with the bound of one counter."""
         estimator = self._estimators.get(key)
         if estimator is None:
-            values = np.asarray(raw, dtype=np.float64)
-            return Estimate(values, np.zeros_like(values))
+            return Estimate(np.asarray(raw, dtype=np.float64), 0.0)
         if self.function_of(key[0]) not in self._sliced:
             self._count(key, raw)
-        return estimator.at(now)
+        return estimator.at(now, counter)
 
     def note(self, name: str, before: Totals, after: Totals, seconds: float) -> None:
         """Remember the rates of a stretch in which the function was watched all the time."""

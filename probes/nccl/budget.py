@@ -118,8 +118,8 @@ class Budget:
             if values is None:
                 continue
             if self._calls.is_estimated(key):
-                estimate = self._calls.estimate(key, values)
-                values, self._bounds[key] = estimate.values, float(estimate.bound[CALLS_])
+                estimate = self._calls.estimate(key, values, CALLS_)
+                values, self._bounds[key] = estimate.values, estimate.bound
             whole = np.floor(values + 0.5)
             told = self._told.get(key)
             delta = whole if told is None else whole - told

@@ -20,7 +20,7 @@ def test_student_rounds_degrees_down_and_knows_nothing_below_one() -> None:
 
 
 def half_width(mean: float, low: float, high: float, count: float) -> float:
-    return float(bounded_mean(np.array([mean]), np.array([low]), np.array([high]), count)[0])
+    return bounded_mean(mean, low, high, count)
 
 
 def test_nothing_seen_in_n_slices_leaves_room_for_a_rare_burst() -> None:
@@ -41,5 +41,5 @@ def test_the_bound_scales_with_the_range() -> None:
 def test_the_bound_holds_for_coins_of_any_bias(chance: float, count: int) -> None:
     seen = np.arange(count + 1) / count
     weights = stats.binom.pmf(np.arange(count + 1), count, chance)
-    width = bounded_mean(seen, np.zeros(count + 1), np.ones(count + 1), count)
+    width = np.array([bounded_mean(mean, 0, 1, count) for mean in seen.tolist()])
     assert weights[np.abs(seen - chance) <= width].sum() >= 0.95

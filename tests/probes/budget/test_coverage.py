@@ -75,7 +75,7 @@ def test_the_truth_lies_within_the_bound(name: str, seconds: int, world: Any, na
         here.run(governor, seconds)
         estimate = governor.estimate(KEY, here.read().get(KEY, (0.0, 0.0)))
         truth = load(here.now) - load(START)
-        held += abs(estimate.values[0] - truth) <= estimate.bound[0] + 1
+        held += abs(estimate.values[0] - truth) <= estimate.bound + 1
         errors.append((estimate.values[0] - truth) / truth)
     assert held >= 0.95 * RUNS
     # Nothing is counted too high or too low on the whole: within four standard errors of 0, plus
