@@ -57,6 +57,16 @@ def build_caller(folder: Path) -> Path:
     return program
 
 
+@pytest.fixture(scope="session")
+def hazards(caller: Path) -> Path:
+    """The program that leaves and interrupts probed functions; it uses the caller's library."""
+    library, program = caller.with_name("libswcalls.so"), caller.with_name("hazards")
+    linked = ["-pthread", "-ldl", f"-Wl,-rpath,{caller.parent}", "-o", str(program)]
+    command = ["g++", "-O2", str(HERE / "hazards.cc"), str(library), *linked]
+    subprocess.run(command, check=True)
+    return program
+
+
 @pytest.fixture
 def start(caller: Path) -> Iterator[Callable[[], Program]]:
     """Start callers, and end them."""

@@ -1,4 +1,5 @@
 // Functions to be probed. All of them are exported and none is inlined.
+#include <cerrno>
 #include <csetjmp>
 #include <stdexcept>
 #include <unistd.h>
@@ -35,6 +36,22 @@ PROBED void sw_jump(jmp_buf *back) {
   sink += 1;
   if (back) longjmp(*back, 1);
   sink += 1;
+}
+
+// Calls back from its middle, whence the caller may leave it in any way.
+PROBED long sw_hold(void (*back)(void *), void *of) {
+  sink += 1;
+  back(of);
+  sink += 1;
+  return 1;
+}
+
+// Waits for a byte; -errno where it gets none.
+PROBED long sw_read(int fd) {
+  char byte;
+  long got = read(fd, &byte, 1);
+  sink += 1;
+  return got < 0 ? -errno : got;
 }
 
 // Eight arguments: two on the stack on x86-64, none on arm64.

@@ -1,7 +1,7 @@
 /* Every word of calls.h once, on the functions of library.cc. */
 #include "calls.h"
 
-enum { ADD, WAIT, RECURSE, THROW, JUMP, EIGHT, ENGINE };
+enum { ADD, WAIT, RECURSE, THROW, JUMP, EIGHT, ENGINE, HOLD, READ };
 
 int enter_add(struct pt_regs *ctx) { return call_enter_with(ctx, ADD, SW_ARG3(ctx), SW_ARG1(ctx), 0); }
 int leave_add(struct pt_regs *ctx) { return call_leave_result(ctx, ADD, (s64)SW_RETVAL(ctx) < 0); }
@@ -13,6 +13,10 @@ int enter_throw(struct pt_regs *ctx) { return call_enter(ctx, THROW); }
 int leave_throw(struct pt_regs *ctx) { return call_leave(ctx, THROW); }
 int enter_jump(struct pt_regs *ctx) { return call_enter(ctx, JUMP); }
 int leave_jump(struct pt_regs *ctx) { return call_leave(ctx, JUMP); }
+int enter_hold(struct pt_regs *ctx) { return call_enter(ctx, HOLD); }
+int leave_hold(struct pt_regs *ctx) { return call_leave(ctx, HOLD); }
+int enter_read(struct pt_regs *ctx) { return call_enter(ctx, READ); }
+int leave_read(struct pt_regs *ctx) { return call_leave_result(ctx, READ, (s64)SW_RETVAL(ctx) < 0); }
 int count_engine(struct pt_regs *ctx) { return call_count(ctx, ENGINE, 0); }
 int count_eight(struct pt_regs *ctx)
 {

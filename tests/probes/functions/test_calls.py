@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.root
 
 SOURCE = Path(__file__).with_name("program.bpf.c")
-NAMES = ("add", "wait", "recurse", "throw", "jump", "eight", "engine")
-TIMED = NAMES[:5]
+NAMES = ("add", "wait", "recurse", "throw", "jump", "eight", "engine", "hold", "read")
+TIMED = tuple(name for name in NAMES if name not in {"eight", "engine"})
 LIBRARY = "libswcalls.so"
 FUNCTIONS = [
     *(Function(n, LIBRARY, (f"sw_{n}",), f"enter_{n}", f"leave_{n}") for n in TIMED),
