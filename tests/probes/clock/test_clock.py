@@ -46,12 +46,14 @@ def test_slewing_is_no_step(moved: int, steps: int) -> None:
     assert _clock((0, 0), (SECOND, moved)).steps == steps
 
 
+@pytest.mark.each_kernel
 def test_both_clocks_of_this_machine_agree_on_now() -> None:
     now, offset = read_offset_ns()
     assert abs((now + offset) - time.time_ns()) < SECOND
     assert abs(WallClock().unix_ms(time.monotonic_ns()) - time.time() * 1000) < 1000
 
 
+@pytest.mark.each_kernel
 def test_the_probe_tells_of_the_clock_each_interval() -> None:
     readings: list[Level | Count] = []
     probe = ClockProbe()

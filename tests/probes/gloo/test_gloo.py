@@ -177,6 +177,7 @@ def events(readings: list[Reading], pid: int) -> list[str]:
     return [each.kind for each in own]
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_waits_in_flight_are_no_communication_wait(running: Driver, program: Program) -> None:
     assert program.do("receive", 20, 1000) == 0
@@ -189,6 +190,7 @@ def test_waits_in_flight_are_no_communication_wait(running: Driver, program: Pro
     assert not [e for e in readings if getattr(e, "metric", "").startswith("comm_wait")]
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_a_process_is_told_its_rank_and_a_slow_connect_is_an_event(
     running: Driver, program: Program
@@ -203,6 +205,7 @@ def test_a_process_is_told_its_rank_and_a_slow_connect_is_an_event(
     assert sorted(kinds) == ["gloo_group", "gloo_group", "gloo_slow_connect"]
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_what_an_exception_leaves_is_a_failure_and_the_exception_is_caught(
     running: Driver, program: Program

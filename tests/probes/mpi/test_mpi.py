@@ -180,6 +180,7 @@ def ratio(readings: list[Reading], pid: int) -> float:
     return value
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_calls_are_counted_once_by_either_name_and_their_time_is_waited(
     running: Driver, start: Callable[[], Program]
@@ -222,6 +223,7 @@ def test_threads_that_wait_together_count_at_most_the_time_that_passed(
     assert ratio(readings, program.pid) <= 1
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_initialisation_errors_and_aborts_are_counted_and_told(
     running: Driver, start: Callable[[], Program]
@@ -242,6 +244,7 @@ def test_initialisation_errors_and_aborts_are_counted_and_told(
     assert [e.kind for e in own].count("mpi_slow_init") == 1
 
 
+@pytest.mark.each_kernel
 @pytest.mark.root
 def test_the_last_calls_of_a_process_are_counted_before_it_is_gone(
     running: Driver, start: Callable[[], Program]
