@@ -35,7 +35,8 @@ soak: venv-e2e
 	@STALLWATCH_SOAK=1 $(PYTEST) tests/e2e/test_first_light.py $(ARGS)
 
 # Every test marked each_kernel, on Debian's 5.10, 6.1 and 6.12 in emulation: about half an hour.
-# ARGS="--kernel 5.10 tests/probes/process/test_process.py" narrows it, ARGS=--write keeps the table.
+# ARGS="--kernel 5.10 tests/probes/process/test_process.py" narrows it; ARGS=--write keeps what was
+# run in the table of probes/README.md.
 test-kernels: venv-kernels
 	@.venv/bin/python -m tests.kernels $(ARGS)
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs in the booted machine: guest.sh OUT PYTHON TEST-FILE...
-# What it prints and pytest's report go to OUT, the one folder that the host sees.
+# What it prints and what the tests came to go to OUT, the one folder that the host sees.
 out="$1" python="$2"
 shift 2
 exec >"$out/log" 2>&1
@@ -19,14 +19,25 @@ done
 mkdir -p /run/warm
 modprobe -a virtio_blk ext4
 if mount -o ro /dev/vda /run/warm; then
-  while read -r path; do mount --bind "/run/warm$path" "$path"; done <"$out/../mounts"
+  while read -r path; do mount --bind "/run/warm$path" "$path"; done </run/warm/mounts
+  for each in /run/warm/tree/*; do mount --bind "$each" "${each##*/}"; done
 fi
 echo "ready $(cut -d' ' -f1 /proc/uptime) s after boot"
 
+# Tests compile their stand-ins on the host (remote_gcc.py).
+mkdir -p /run/compilers
+for each in gcc g++; do
+  printf '#!/bin/sh\nexec "%s" -I -S "%s" %s "$@"\n' \
+    "$python" "$PWD/tests/kernels/remote_gcc.py" "$each" >"/run/compilers/$each"
+  chmod +x "/run/compilers/$each"
+done
+export PATH="/run/compilers:$PATH"
+
 export PYTHONDONTWRITEBYTECODE=1 HOME=/tmp STALLWATCH_KERNEL_REQUESTS="$out/requests"
-"$python" -m pytest -v -m each_kernel -p tests.kernels.emulated -p no:cacheprovider \
-  --override-ini timeout=600 --override-ini junit_family=xunit1 --durations=5 --tb=short \
-  --junitxml="$out/report.xml" "$@"
+export STALLWATCH_KERNEL_REPORT="$out/report"
+"$python" -m pytest -v -m each_kernel -p tests.kernels.emulated -p tests.kernels.reporting \
+  -p no:cacheprovider --basetemp="${out%/*}/tests" --override-ini timeout=600 \
+  --durations=20 --tb=short "$@"
 echo "pytest ended with $?, $(cut -d' ' -f1 /proc/uptime) s after boot"
 dmesg | grep -i -e 'bpf' -e 'BUG' -e 'WARNING' -e 'Call Trace' >"$out/dmesg"
 sync

@@ -1,4 +1,4 @@
-"""A disk image of what the tests read most: Python, its packages, and the compiler's libraries.
+"""A disk image of what the tests read most: the project, Python, its packages, LLVM.
 
 The booted machine sees this machine's files over 9p, where each module costs milliseconds and what
 is mapped is read page by page: half a minute for LLVM alone. The image is mounted over them.
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 # Large packages that no test on another kernel imports.
 _LEFT_OUT = (
@@ -25,21 +25,27 @@ _LEFT_OUT = (
 _LIBRARIES = ("libLLVM", "libclang", "libbcc", "libbpf", "libelf", "libstdc++")
 
 
-def build(image: Path, scratch: Path) -> list[str]:
-    """Write the image; the paths in it that are to be mounted over the machine's own.
+# Inside the image: the project's tree, and a list of the paths that lie over the machine's own.
+TREE, MOUNTS = "tree", "mounts"
+
+
+def build(image: Path, tree: Path, scratch: Path) -> None:
+    """Write the image with `tree` in it.
 
     `scratch`: an empty folder, best on the same file system, for links instead of copies.
     """
     folders = _outermost(Path(each) for each in sys.path if _is_packages(each))
-    files = [Path(sys.executable).resolve(), *_libraries(), *_compiler()]
+    files = [Path(sys.executable).resolve(), *_libraries()]
     for each in (*folders, *files):
         _link(each, scratch / each.relative_to("/"))
+    _link(tree, scratch / TREE)
+    mounts = [str(each) for each in (*folders, *files)]
+    (scratch / MOUNTS).write_text("\n".join(mounts) + "\n", encoding="utf-8")
     megabytes = sum(each.stat().st_size for each in scratch.rglob("*") if each.is_file()) >> 20
     size = f"{megabytes * 5 // 4 + 64}M"  # small files fill their blocks badly
     options = ["-q", "-F", "-t", "ext4", "-O", "^has_journal", "-d", str(scratch)]
     subprocess.run(["mke2fs", *options, str(image), size], check=True)
     shutil.rmtree(scratch)
-    return [str(each) for each in (*folders, *files)]
 
 
 def _is_packages(path: str) -> bool:
@@ -60,13 +66,6 @@ def _libraries() -> list[Path]:
     paths = [line.partition(" => ")[2] for line in listed.splitlines()]
     wanted = {Path(p).resolve() for p in paths if Path(p).name.startswith(_LIBRARIES)}
     return sorted(wanted)
-
-
-def _compiler() -> Sequence[Path]:
-    folders = Path("/usr/lib/gcc").glob("*/*")
-    return [
-        each / name for each in folders for name in ("cc1", "cc1plus") if (each / name).exists()
-    ]
 
 
 def _link(source: Path, target: Path) -> None:

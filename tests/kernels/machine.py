@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.kernels.image import build
 from tests.kernels.outcomes import Outcome, read_report
+from tests.kernels.staging import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-ROOT = Path(__file__).resolve().parents[2]
+    from tests.kernels.staging import Stage
+
 GUEST = "tests/kernels/guest.sh"
-# Emulated, a probe's tests take about a minute, most of it the compiler's start.
-LIMIT_SECONDS = 1800
 
 
 class BootError(Exception):
@@ -37,20 +36,24 @@ class Run:
     log: str
 
 
-def boot_and_test(image: Path, files: Sequence[str], keep: Path | None = None) -> Run:
-    """Run the marked tests of some files on a kernel. `keep`: a folder for the logs."""
+def boot_and_test(
+    kernel: Path, stage: Stage, files: Sequence[str], keep: Path, limit_seconds: float
+) -> Run:
+    """Run the marked tests of some files on a kernel. `keep`: a folder for the logs.
+
+    Raises BootError when nothing was reported. Tests that did not come to an end in time are in the
+    outcomes as not finished.
+    """
     with tempfile.TemporaryDirectory(prefix="stallwatch-kernel-") as scratch:
         out = Path(scratch, "out")
         out.mkdir()
-        tree = _snapshot(Path(scratch, "tree"))
-        mounts = build(Path(scratch, "image"), Path(scratch, "staged"))
-        Path(scratch, "mounts").write_text("\n".join(mounts) + "\n", encoding="utf-8")
-        with _compiling(out / "requests", tree):
-            console = _boot(image, out, tree, files)
-        if keep is not None:
-            keep.mkdir(parents=True, exist_ok=True)
-            (out / "console").write_text(console, encoding="utf-8")
-            shutil.copytree(out, keep, dirs_exist_ok=True)
+        disk = Path(scratch, "image")
+        shutil.copy(stage.image, disk)  # qemu locks it
+        with _compiling(out / "requests", stage.tree):
+            console = _boot(kernel, disk, stage, [str(out), sys.executable, *files], limit_seconds)
+        (out / "console").write_text(console, encoding="utf-8")
+        shutil.rmtree(keep, ignore_errors=True)
+        shutil.copytree(out, keep)
         return _read(out, console)
 
 
@@ -68,47 +71,21 @@ def _compiling(requests: Path, tree: Path) -> Iterator[None]:
             compiling.wait()
 
 
-def _snapshot(tree: Path) -> Path:
-    """What is run does not change while somebody goes on editing."""
-    listing = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in filter(None, listing.stdout.decode().split("\0")):
-        if name.endswith((".py", ".c", ".cc", ".h", ".toml", ".sh")) and (ROOT / name).exists():
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, tree / name)
-    folders = ["rules", "engine", "probes", "tests"]
-    compile_all = [sys.executable, "-m", "compileall", "-q", *folders]
-    subprocess.run(compile_all, cwd=tree, check=True)
-    return tree
-
-
-def _boot(image: Path, out: Path, tree: Path, files: Sequence[str]) -> str:
+def _boot(
+    kernel: Path, disk: Path, stage: Stage, arguments: Sequence[str], limit_seconds: float
+) -> str:
     scripts = Path(sys.executable).parent
-    command = [
-        str(scripts / "vng"),
-        "--verbose",
-        "--run",
-        str(image),
-        "--user",
-        "root",
-        "--cwd",
-        str(ROOT),
-    ]
-    command += ["--memory", "3G", "--cpus", "2", f"--rwdir={out}"]
+    command = [str(scripts / "vng"), "--verbose", "--run", str(kernel), "--user", "root"]
+    command += ["--cwd", str(ROOT), "--memory", "3G", "--cpus", "2", f"--rwdir={arguments[0]}"]
     # KVM is not asked for: in a virtual machine it is often there and does not work.
-    command += ["--disable-kvm", "--force-9p", "--disk", str(out.parent / "image")]
-    guest = ["sh", str(tree / GUEST), str(out), sys.executable, *files]
+    command += ["--disable-kvm", "--force-9p", "--disk", str(disk)]
     try:
         done = subprocess.run(
-            [*command, "--", *guest],
+            [*command, "--", "sh", str(stage.tree / GUEST), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=LIMIT_SECONDS,
+            timeout=limit_seconds,
             env={**os.environ, "PATH": f"{scripts}:{os.environ['PATH']}"},  # vng calls its kin
             check=False,
         )
@@ -121,7 +98,7 @@ def _read(out: Path, console: str) -> Run:
     log = out / "log"
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     try:
-        outcomes = read_report((out / "report.xml").read_text(encoding="utf-8"))
+        outcomes = read_report((out / "report").read_text(encoding="utf-8"))
         release = (out / "release").read_text(encoding="utf-8").strip()
     except FileNotFoundError:
         last = (text or console).splitlines()[-15:]
