@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from probes.libraries.maps import PROC, identify
+from probes.libraries.maps import PROC, identify, threads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,20 +20,28 @@ class Owners:
     """Processes by pid, those that ended since the last look included.
 
     A hit at a time belongs to the process of that pid that had started by then, the latest of
-    them. `born`, the kernel's mark of a process, is forgotten there when the process ends.
+    them. `born`, the kernel's mark of a process, is forgotten there when the process ends. /proc is
+    asked once for all hits of a pid that were before: each record of a ring is one.
     """
 
     def __init__(self, proc: Path = PROC) -> None:
         self._proc = proc
         self._known: dict[int, list[Process]] = {}
+        self._watched: set[Process] = set()
         self._gone: set[Process] = set()
+        # When a pid was asked about, CLOCK_MONOTONIC nanoseconds.
+        self._asked: dict[int, int] = {}
         self._of: dict[tuple[int, int], Process | None] = {}
         self._born: dict[int, int] = {}
         self._threads: dict[int, frozenset[int]] = {}
         self._tick = NANOSECONDS // os.sysconf("SC_CLK_TCK")
 
     def join(self, process: Process) -> None:
-        """A process exists."""
+        """A process is watched: `leave` will tell its end."""
+        self._watched.add(process)
+        self._note(process)
+
+    def _note(self, process: Process) -> None:
         known = self._known.setdefault(process.pid, [])
         if process not in known:
             known.append(process)
@@ -41,6 +49,7 @@ class Owners:
 
     def leave(self, process: Process) -> None:
         """It ended; it is remembered until the next `forget`."""
+        self._watched.discard(process)
         self._gone.add(process)
 
     def refresh(self, born: dict[int, int]) -> None:
@@ -56,9 +65,10 @@ class Owners:
                 known.remove(process)
             if not known:
                 self._known.pop(process.pid, None)
+                self._asked.pop(process.pid, None)
         # Those that nobody watches are found out here, and kept for one more look.
-        running = {p for known in self._known.values() for p in known if self._is_alive(p)}
-        self._gone = {p for known in self._known.values() for p in known} - running
+        unwatched = {p for known in self._known.values() for p in known} - self._watched
+        self._gone = {process for process in unwatched if not self._is_alive(process)}
         self._of = {key: owner for key, owner in self._of.items() if self.lives(*key)}
 
     def lives(self, pid: int, born: int) -> bool:
@@ -78,9 +88,12 @@ class Owners:
 
     def at(self, pid: int, moment: int) -> Process | None:
         """The process that had a pid at a time, CLOCK_MONOTONIC nanoseconds."""
-        now = identify(pid, self._proc)
-        if now is not None and now not in self._known.get(pid, []):
-            self.join(now)
+        if moment > self._asked.get(pid, -1):
+            asked = time.monotonic_ns()
+            now = identify(pid, self._proc)
+            if now is not None:
+                self._asked[pid] = asked
+                self._note(now)
         # A start time is cut to ticks, so that it never lies after a hit of its process.
         started = [each for each in self._known.get(pid, []) if self._start(each) <= moment]
         return started[-1] if started else None
@@ -102,9 +115,5 @@ class Owners:
 
     def _running(self, pid: int) -> frozenset[int]:
         if pid not in self._threads:
-            try:
-                threads = frozenset(int(p.name) for p in (self._proc / f"{pid}/task").iterdir())
-            except OSError:
-                threads = frozenset()
-            self._threads[pid] = threads
+            self._threads[pid] = threads(pid, self._proc)
         return self._threads[pid]

@@ -9,6 +9,7 @@ import pytest
 
 from engine.readings import Process
 from probes.functions.owners import Owners
+from probes.libraries.maps import identify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +62,35 @@ def test_a_process_that_ended_is_known_for_one_more_look(proc: Proc) -> None:
     owners.forget()
     owners.forget()
     assert owners.at(7, 11 * SECOND) is None
+
+
+def test_a_process_that_nobody_watches_is_found_to_have_ended(proc: Proc) -> None:
+    owners = Owners(proc.folder)
+    process = proc.start(7, 10)
+    assert owners.at(7, 11 * SECOND) == process
+    proc.end(7)
+    owners.forget()
+    assert owners.at(7, 11 * SECOND) == process
+    owners.forget()
+    assert owners.at(7, 11 * SECOND) is None
+
+
+def test_proc_is_asked_once_for_all_hits_that_were_before(
+    proc: Proc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def counted(pid: int, folder: Path) -> Process | None:
+        asked.append(pid)
+        return identify(pid, folder)
+
+    monkeypatch.setattr("probes.functions.owners.identify", counted)
+    owners = Owners(proc.folder)
+    process = proc.start(7, 10)
+    assert [owners.at(7, moment * SECOND) for moment in (11, 12, 13)] == [process] * 3
+    assert asked == [7]
+    owners.at(7, time.monotonic_ns() + SECOND)
+    assert asked == [7, 7]
 
 
 def test_a_mark_lives_while_the_kernel_has_it_and_the_process_runs(proc: Proc) -> None:
