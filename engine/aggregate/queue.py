@@ -28,8 +28,16 @@ class FlushMark:
 Item: TypeAlias = "tuple[str, Reading] | FlushMark"
 
 
+# A taker that waits is woken for so many readings, though nobody has said that these are all.
+WAKE = 256
+
+
 class ReadingQueue:
-    """At most `size` readings; a reading that finds it full is dropped and its weight counted."""
+    """At most `size` readings; a reading that finds it full is dropped and its weight counted.
+
+    Who puts says `wake` when there is no more for now: a taker that were woken for each reading
+    would pass the interpreter to and fro with whoever puts the next one.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -50,8 +58,15 @@ class ReadingQueue:
                 return False
             self._items.append((probe, reading))
             self._readings += 1
-            self._changed.notify()
+            if self._readings % WAKE == 0:
+                self._changed.notify()
             return True
+
+    def wake(self) -> None:
+        """Let a taker that waits have what is there."""
+        with self._changed:
+            if self._items:
+                self._changed.notify()
 
     def mark(self, mark: FlushMark) -> None:
         """Add a flush mark; marks are few and never dropped."""
@@ -60,7 +75,10 @@ class ReadingQueue:
             self._changed.notify()
 
     def take(self, most: int, timeout_seconds: float) -> list[Item]:
-        """Up to `most` items in order, as soon as there are any; [] after the time-out."""
+        """Up to `most` items in order; where there are none, those of the next `wake` or mark.
+
+        [] when the time-out has passed without any.
+        """
         with self._changed:
             if not self._items and not self._closed:
                 self._changed.wait(timeout_seconds)

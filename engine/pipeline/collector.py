@@ -156,6 +156,8 @@ class Collector:
         for probe in self.probes:
             if self.statuses[probe.name].state != "off":
                 self._guard(probe, lambda probe=probe: action(probe))  # type: ignore[misc]
+                # Not later: of a process that lives for a moment the flusher reads whose it is.
+                self.queue.wake()
 
     def _guard(self, probe: Probe, action: Callable[[], None]) -> None:
         try:

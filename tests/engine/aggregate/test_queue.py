@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from engine.aggregate.queue import FlushMark, ReadingQueue
+import threading
+
+import pytest
+
+from engine.aggregate.queue import WAKE, FlushMark, ReadingQueue
 from engine.readings import Count, Event
 
 
@@ -33,3 +37,17 @@ def test_batches_are_bounded_and_a_closed_queue_hands_out_the_rest() -> None:
     queue.close()
     taken = [(len(queue.take(2, 0)), queue.closed) for _ in range(3)]
     assert taken == [(2, False), (1, True), (0, True)]
+
+
+@pytest.mark.parametrize(("readings", "woken"), [(1, True), (WAKE, False)])
+def test_a_taker_waits_for_a_wake_or_for_many_readings(readings: int, woken: bool) -> None:
+    queue = ReadingQueue(WAKE)
+    taken: list[int] = []
+    taker = threading.Thread(target=lambda: taken.append(len(queue.take(WAKE, 600))), daemon=True)
+    taker.start()
+    for i in range(readings):
+        queue.put("tcp", Count("m", None, i))
+    if woken:
+        queue.wake()
+    taker.join(60)
+    assert taken
