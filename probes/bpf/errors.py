@@ -29,6 +29,7 @@ Reason: TypeAlias = Literal[
     "pid_namespace",
     "library_absent",
     "attach_failed",
+    "disabled",
 ]
 
 

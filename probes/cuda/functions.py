@@ -1,10 +1,9 @@
-"""The table of calls as the function-probe engine takes it, and as BPF programs and slots."""
+"""The table of calls as functions to be probed, and as slots of the program."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from probes.bpf.loader import ProgramType
 from probes.cuda.calls import CALLS, DIRECTIONS, NUMBERS, RUNTIME, Call
 from probes.functions.function import Function
 
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
 
 # What tells that a process uses its GPU, when launches are too many to be counted at all.
 _COLDER = {True: ("cudaStreamSynchronize",), False: ("cuStreamSynchronize",)}
-EXEC_PROGRAM = "on_exec"
 
 
 def chosen(settings: CudaSettings) -> tuple[Call, ...]:
@@ -23,19 +21,12 @@ def chosen(settings: CudaSettings) -> tuple[Call, ...]:
 
 
 def function(call: Call) -> Function:
-    """For `FunctionSites`. Not every version of CUDA has every function."""
+    """As it is probed. Not every version of CUDA has every function."""
     leave = f"leave_{call.name}" if call.timed else ""
     colder = () if call.timed else _COLDER[call.library == RUNTIME]
     return Function(
         call.name, call.library, call.symbols, f"enter_{call.name}", leave, colder, optional=True
     )
-
-
-def programs(calls: tuple[Call, ...]) -> dict[str, ProgramType]:
-    """The programs of these calls, and those that watch processes."""
-    names = [f"enter_{call.name}" for call in calls]
-    names += [f"leave_{call.name}" for call in calls if call.timed]
-    return dict.fromkeys(names, ProgramType.UPROBE) | {EXEC_PROGRAM: ProgramType.RAW_TRACEPOINT}
 
 
 def defines() -> dict[str, int]:

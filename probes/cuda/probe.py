@@ -7,62 +7,42 @@ that a process maps. See README.md for what each figure means and does not mean.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from engine.readings import ProbeStatus, Produced
-from probes.bpf.errors import UnavailableError
-from probes.cuda.running import Running
+from probes.cuda.calls import DRIVER, RUNTIME
+from probes.cuda.functions import chosen, defines, function, function_name, slot_names
+from probes.cuda.report import CudaReport
 from probes.cuda.settings import CudaSettings
+from probes.functions.followed import Description
+from probes.functions.probe import LibraryProbe
+from probes.functions.reporting import Reporting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from probes.functions.probe import Emit, Given
 
-    from engine.readings import ProbeOptions, Reading
+SOURCE = Path(__file__).with_name("program.bpf.c")
 
 
-class CudaProbe:
+class CudaProbe(LibraryProbe):
     """See the module. One thread uses it."""
 
     name = "cuda"
-    Config: ClassVar[type[CudaSettings]] = CudaSettings
+    Config = CudaSettings
 
-    def __init__(self) -> None:
-        self._running: Running | None = None
-        self._off = ProbeStatus(self.name, "off", "not_started")
-
-    def start(self, options: ProbeOptions, emit: Callable[[Reading], None]) -> ProbeStatus:
-        """Load, and attach to every libcudart and libcuda that is mapped now."""
-        known = {k: v for k, v in options.settings.items() if k in CudaSettings.model_fields}
-        settings = CudaSettings.model_validate(known)
-        try:
-            self._running = Running(self.name, settings, emit)
-        except UnavailableError as error:
-            self._off = error.status(self.name)
-            return self._off
-        self.poll()
-        return self.status()
-
-    def poll(self) -> None:
-        """Follow processes and tell slow calls."""
-        if self._running is not None:
-            self._running.poll()
-
-    def produced(self) -> Produced:
-        """Entries and exits, slow calls, and changes of memory that the kernel saw."""
-        return Produced(self.name) if self._running is None else self._running.produced()
-
-    def collect(self) -> None:
-        """Emit what every process did since the last call, and what it holds."""
-        if self._running is not None:
-            self._running.collect()
-
-    def status(self) -> ProbeStatus:
-        """The present state."""
-        return self._off if self._running is None else self._running.status()
-
-    def stop(self) -> None:
-        """Detach."""
-        if self._running is not None:
-            self._running.close()
-            self._off = ProbeStatus(self.name, "off", "stopped", "the agent is stopping")
-        self._running = None
+    def open(self, given: Given, emit: Emit) -> Reporting:
+        """See `LibraryProbe`."""
+        settings = CudaSettings.model_validate(given)
+        calls, slow = chosen(settings), settings.slow_call
+        description = Description(
+            *(SOURCE, [function(call) for call in calls], slot_names(), settings.budget),
+            function_of=function_name,
+            defines={**defines(), **settings.defines()},
+            thresholds=dict.fromkeys(slot_names(), slow.seconds) if slow.ms else {},
+            tracepoints={"on_exec": "sched_process_exec"},
+            libraries=(RUNTIME, DRIVER),
+            files_limit=settings.files_limit,
+        )
+        accounted = {call.name for call in calls if call.kind in {"allocate", "free"}}
+        return Reporting(self.name, description, partial(CudaReport, accounted=accounted), emit)

@@ -5,68 +5,57 @@ Source: uprobes at entries, and exits where durations are taken, of the function
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from engine.readings import ProbeStatus, Produced
 from probes.bpf.errors import UnavailableError
-from probes.custom.running import Running
+from probes.custom.functions import function
+from probes.custom.report import CustomReport
 from probes.custom.settings import CustomSettings
+from probes.custom.slots import plan
+from probes.functions.followed import Description
+from probes.functions.probe import LibraryProbe
+from probes.functions.reporting import Reporting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from probes.functions.probe import Emit, Given
 
-    from engine.readings import ProbeOptions, Reading
+SOURCE = Path(__file__).with_name("program.bpf.c")
+LEAST_SLOTS = 256  # as calls.h has by default
 
 
-class CustomProbe:
+class CustomProbe(LibraryProbe):
     """See the module. One thread uses it."""
 
     name = "custom"
-    Config: ClassVar[type[CustomSettings]] = CustomSettings
+    Config = CustomSettings
 
-    def __init__(self) -> None:
-        self._running: Running | None = None
-        self._off = ProbeStatus(self.name, "off", "not_started")
-
-    def start(self, options: ProbeOptions, emit: Callable[[Reading], None]) -> ProbeStatus:
-        """Load, and attach to every library that is named and mapped now."""
-        known = {k: v for k, v in options.settings.items() if k in CustomSettings.model_fields}
-        settings = CustomSettings.model_validate(known)
+    def open(self, given: Given, emit: Emit) -> Reporting:
+        """See `LibraryProbe`."""
+        settings = CustomSettings.model_validate(given)
         if not settings.probes:
-            detail = "there are no probes of your own"
-            self._off = ProbeStatus(
-                self.name, "off", "disabled", detail, "probes: custom: probes: in stallwatch.yaml"
+            raise UnavailableError(
+                "disabled",
+                "there are no probes of your own",
+                "probes: custom: probes: in stallwatch.yaml",
             )
-            return self._off
-        try:
-            self._running = Running(self.name, settings, emit)
-        except UnavailableError as error:
-            self._off = error.status(self.name)
-            return self._off
-        self.poll()
-        return self.status()
-
-    def poll(self) -> None:
-        """Follow processes and tell slow calls."""
-        if self._running is not None:
-            self._running.poll()
-
-    def produced(self) -> Produced:
-        """Entries and exits, and slow calls, that the kernel saw."""
-        return Produced(self.name) if self._running is None else self._running.produced()
-
-    def collect(self) -> None:
-        """Emit what every process called since the last time."""
-        if self._running is not None:
-            self._running.collect()
-
-    def status(self) -> ProbeStatus:
-        """The present state."""
-        return self._off if self._running is None else self._running.status()
-
-    def stop(self) -> None:
-        """Detach."""
-        if self._running is not None:
-            self._running.close()
-            self._off = ProbeStatus(self.name, "off", "stopped", "the agent is stopping")
-        self._running = None
+        planned = plan(settings.probes)
+        slots = {slot.name: slot for slot in planned.slots}
+        slow = {
+            slot.name: slot.probe.slow.seconds
+            for slot in planned.slots
+            if slot.argument is None and slot.probe.slow.ms
+        }
+        description = Description(
+            SOURCE,
+            [function(number, each) for number, each in enumerate(settings.probes)],
+            tuple(slots),
+            settings.budget,
+            function_of=lambda slot: slots[slot].probe.name,
+            defines={**settings.defines(), "SW_CALL_SLOTS": max(LEAST_SLOTS, len(slots))},
+            thresholds=slow,
+            files_limit=settings.files_limit,
+        )
+        report = partial(CustomReport, probes=settings.probes, plan=planned)
+        return Reporting(self.name, description, report, emit)

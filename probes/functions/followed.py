@@ -1,10 +1,6 @@
 """A loaded program that includes calls.h, the libraries that it probes, and who uses them.
 
-    self._followed = Followed("gloo", SOURCE, FUNCTIONS, SLOTS, defines, budget)
-    joined, gone, slow = ...poll()      # in poll
-    look = ...collect()                 # in collect
-
-What probes of plain calls have in common; what their counts mean they say themselves.
+What probes of plain calls have in common; what their counts mean a `Report` says (reporting.py).
 """
 
 from __future__ import annotations
@@ -19,9 +15,10 @@ from probes.budget.governed import Governed
 from probes.functions.sites import FunctionSites
 from probes.functions.totals import EXIT_PROGRAM, CallTotals
 from probes.libraries.shared import Changes, subscribe
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from engine.readings import Level, Pairs, Process, Produced
@@ -31,45 +28,77 @@ if TYPE_CHECKING:
     from probes.libraries.maps import FileKey
 
 
-class Followed:
-    """Each slot has the name of the function whose budget its calls are counted in.
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What is probed, and how it is counted.
 
-    Raises UnavailableError when it cannot be loaded. One thread uses it.
+    `source`: the program. `slots`: what each slot of calls.h is called, `function_of`: the function
+    whose budget a slot's calls are counted in, by their names. `defines`: of the program.
+    `thresholds`: seconds from which on a call of a slot is an event. `tracepoints`: raw ones by
+    further programs of the source. `libraries`: files that are followed for their users alone.
     """
 
-    def __init__(
-        self,
-        name: str,
-        source: Path,
-        functions: Sequence[Function],
-        slots: Sequence[str],
-        defines: Mapping[str, int | str],
-        budget: BudgetConfig,
-        *,
-        max_files: int = 256,
-    ) -> None:
+    source: Path
+    functions: Sequence[Function]
+    slots: Sequence[str]
+    budget: BudgetConfig
+    function_of: Callable[[str], str] = str
+    defines: Mapping[str, int | str] = field(default_factory=dict)
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    tracepoints: Mapping[str, str] = field(default_factory=dict)
+    libraries: Sequence[str] = ()
+    files_limit: int = 256
+
+
+class Followed:
+    """Raises UnavailableError when it cannot be loaded. One thread uses it."""
+
+    def __init__(self, name: str, description: Description) -> None:
         self._name = name
-        programs = {p for f in functions for p in (f.enter, f.leave, f.mark) if p}
-        self._programs = sorted(programs)
-        kinds = dict.fromkeys(self._programs, ProgramType.UPROBE)
-        self.bpf: BpfObject = load(source, {**kinds, **EXIT_PROGRAM}, defines)
+        functions = description.functions
+        self._uprobes = sorted({p for f in functions for p in (f.enter, f.leave, f.mark) if p})
+        self._programs = (*self._uprobes, *description.tracepoints)
+        self.bpf = self._load(description)
         try:
             # Without a job there is nothing to attach to yet; that it will be refused shows now.
-            try_uprobe(self.bpf, self._programs[0])
-            self.totals = CallTotals(self.bpf, slots)
+            for program in self._uprobes[:1]:
+                try_uprobe(self.bpf, program)
+            self.totals = CallTotals(self.bpf, description.slots)
         except UnavailableError:
             self.bpf.close()
             raise
-        self._sites = FunctionSites(self.bpf, functions, max_files=max_files)
-        self._calls = Governed(name, self.totals, self._sites, functions, budget)
-        self.watch = subscribe(*dict.fromkeys(each.library for each in functions))
+        self._deaf = self._attach(description.tracepoints)
+        for slot, seconds in description.thresholds.items():
+            self.totals.set_threshold(slot, seconds)
+        self.sites = FunctionSites(self.bpf, functions, max_files=description.files_limit)
+        self._calls = Governed(
+            *(name, self.totals, self.sites, functions, description.budget),
+            function_of=description.function_of,
+        )
+        self._files: dict[FileKey, str] = {}
+        libraries = (*(each.library for each in functions), *description.libraries)
+        self.watch = subscribe(*dict.fromkeys(libraries))
+
+    def _load(self, description: Description) -> BpfObject:
+        kinds = dict.fromkeys(self._uprobes, ProgramType.UPROBE)
+        kinds |= dict.fromkeys(description.tracepoints, ProgramType.RAW_TRACEPOINT)
+        return load(description.source, {**kinds, **EXIT_PROGRAM}, description.defines)
+
+    def _attach(self, tracepoints: Mapping[str, str]) -> str:
+        """Why one of them cannot be, "" when all are."""
+        try:
+            for program, event in tracepoints.items():
+                self.bpf.attach_raw_tracepoint(program, event)
+        except UnavailableError as error:
+            return error.detail
+        return ""
 
     def poll(self, on_join: Callable[[Process], None]) -> list[Process]:
         """Follow libraries; hands over who uses them now, returns who does not any more.
 
         Call `leave` with those when the last of them has been told.
         """
-        self._sites.advance()
+        self.sites.advance()
         changes = self.watch.poll()
         self._calls.poll()
         return self._apply(changes, on_join)
@@ -101,15 +130,28 @@ class Followed:
         """After `collect`: error bounds and the budget's own metrics."""
         return self._calls.readings(metric, labels)
 
+    def modes(self) -> Mapping[str, str]:
+        """How each function is watched at present, by name: "full" is all the time."""
+        return self._calls.governor.modes()
+
+    @property
+    def names(self) -> Collection[str]:
+        """Of the files that anybody maps."""
+        return self._files.values()
+
+    def names_of(self, process: Process) -> list[str]:
+        """Of those that a process maps, in order."""
+        return sorted(self._files.get(key, "") for key in self.watch.files(process))
+
     def timed(self, files: Iterable[FileKey], names: Iterable[str]) -> bool:
         """Whether one of these functions is probed at entry and exits in one of the files."""
         wanted = tuple(names)
-        return any(self._sites.timed(key, name) for key in files for name in wanted)
+        return any(self.sites.timed(key, name) for key in files for name in wanted)
 
     @property
     def pending(self) -> int:
         """Functions in files that are still to be attached."""
-        return self._sites.pending
+        return self.sites.pending
 
     def produced(self) -> Produced:
         """The kernel's counters."""
@@ -119,13 +161,13 @@ class Followed:
         """The present state."""
         if self.watch.hook_error is not None:
             return self.watch.hook_error.status(self._name, "degraded")
-        if self._sites.problem:
-            return self._sites.status(self._name)
-        deaf = self.totals.deaf or self.watch.deaf
+        if self.sites.problem:
+            return self.sites.status(self._name)
+        deaf = self._deaf or self.totals.deaf or self.watch.deaf
         if deaf:
             detail = f"ends and starts of some processes are noticed late: {deaf}"
             return ProbeStatus(self._name, "degraded", "no_tracepoint", detail)
-        detail = f"processes: {len(self.watch.processes)}, files: {self._sites.count}"
+        detail = f"processes: {len(self.watch.processes)}, files: {self.sites.count}"
         if self.watch.unreadable:
             detail += f", processes that cannot be read: {self.watch.unreadable}"
         return ProbeStatus(self._name, "attached", "", detail)
@@ -133,15 +175,17 @@ class Followed:
     def close(self) -> None:
         """Detach."""
         self.watch.close()
-        self._sites.close()
+        self.sites.close()
         self.bpf.close()
 
     def _apply(self, changes: Changes, on_join: Callable[[Process], None]) -> list[Process]:
         for mapped in changes.appeared:
-            self._sites.attach(mapped)
+            self._files[mapped.key] = mapped.name
+            self.sites.attach(mapped)
         for process in changes.joined:
             self._calls.join(process)
             on_join(process)
         for key in changes.vanished:
-            self._sites.detach(key)
+            self._files.pop(key, None)
+            self.sites.detach(key)
         return changes.gone

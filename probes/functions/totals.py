@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from engine.aggregate.procfs import Procfs
 from engine.readings import Produced
 from probes.bpf.errors import UnavailableError
 from probes.bpf.loader import ProgramType
@@ -60,6 +61,12 @@ class SlowCall:
         """When it ended, unix milliseconds."""
         age = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - self.record.end
         return (time.time_ns() - age) // 1_000_000
+
+    @property
+    def comm(self) -> str:
+        """What its process is called now, "" when it is gone."""
+        stat = Procfs().stat(self.process.pid) if self.process is not None else None
+        return stat.comm if stat is not None else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeAlias
 UNKNOWN_RANK = -1
 IN_PROGRESS = 7
 NONBLOCKING = 1
-LOST = ("processes", "totals", "communicators", "ring_full", "sequence_full")
 
 
 class Clock(enum.IntEnum):

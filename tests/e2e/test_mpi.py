@@ -80,7 +80,7 @@ class Driver:
 
     def settle(self) -> None:
         self.probe.poll()
-        while self.probe._followed is not None and self.probe._followed.pending:
+        while self.probe.running is not None and self.probe.running.pending:
             self.probe.poll()
 
     def follow(self, job: subprocess.Popen[bytes]) -> int:
@@ -177,8 +177,7 @@ def test_a_job_with_a_killed_rank_ends_as_it_does_without_probes(
 ) -> None:
     status, pids = run("200", "2000", "die")
     assert driver.counts("mpi_calls_total", pids[0])["Allreduce"] >= 99
-    driver.probe._followed.close()  # type: ignore[union-attr]
-    driver.probe._followed = None
+    driver.probe.stop()
     without = mpi.run(tmp_path / "unwatched", "200", "2000", "die").wait(120)
     driver.probe.start(ProbeOptions(), driver.readings.append)
     assert status == without != 0

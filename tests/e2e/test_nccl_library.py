@@ -170,7 +170,7 @@ def test_the_communicator_is_read_right_and_new_calls_too(
     address = int(process.do("collectives_with").split()[0])
     assert process.do("new") == str([4] * 4)
     driver.flush()
-    views = driver.probe._maps.read().views.values()
+    views = driver.running.settlement.maps.read().views.values()
     (view,) = [view for view in views if view.process.tgid == process.pid]
     assert [place.address for place in view.communicators] == [address]
     # Of the eight, whose communicator is the fifth, sixth or seventh argument.

@@ -60,7 +60,7 @@ def load(job: Job, drivers: tuple[Driver, ...]) -> None:
 def tight(driver: Driver) -> float:
     """A budget that the operations exceed four times on this machine."""
     assert driver.status.state != "off", driver.status
-    codes = driver.probe._sites.trap_codes("ncclAllReduce")
+    codes = driver.running.sites.trap_codes("ncclAllReduce")
     wanted = RATE * THREADS * current_costs().mean(codes) / LEAST_CORES
     return wanted / 4 / SHARE
 
@@ -94,7 +94,7 @@ def test_a_minute_of_collectives_is_exact_and_in_slices_within_the_bound(tmp_pat
         }
         # Operations were in slices, not all was seen, and each is as far off as it says at most.
         assert bounds
-        views = sliced.probe._maps.read().views.values()
+        views = sliced.running.settlement.maps.read().views.values()
         seen = sum(v.process.enqueued for v in views if v.process.tgid == job.pid)
         assert seen < sum(calls.values())
         for op, count in calls.items():

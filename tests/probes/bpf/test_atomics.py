@@ -8,7 +8,7 @@ import pytest
 
 from probes.bpf import bcc, headers
 from probes.bpf.builder import Source
-from probes.custom import running
+from probes.custom import probe
 from tests.kernels.precompile import compile_source
 
 STX_ATOMIC = frozenset({0xDB, 0xC3})
@@ -17,7 +17,7 @@ STX_ATOMIC = frozenset({0xDB, 0xC3})
 @pytest.mark.root
 def test_programs_add_and_do_nothing_else_atomically() -> None:
     programs = {f"{word}_0": 2 for word in ("enter", "leave", "count")}
-    source = Source(running.SOURCE, programs, {"CUSTOM_PROBES": 1})
+    source = Source(probe.SOURCE, programs, {"CUSTOM_PROBES": 1})
     answer = compile_source(bcc.request(source, str(headers.STUBS), bcc.stub_flags()))
     for name, program in answer["programs"].items():
         code = bytes.fromhex(program["code"])

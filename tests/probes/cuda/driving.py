@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.readings import Count, Event, Level, ProbeOptions, Reading
 from probes.cuda.probe import CudaProbe
+from probes.functions.reporting import Reporting
 
 if TYPE_CHECKING:
     from probes.functions.sites import FunctionSites
@@ -32,7 +33,7 @@ class Driver:
     def attach(self) -> None:
         """Until all that is mapped is probed."""
         self.probe.poll()
-        while self.sites._pending:
+        while self.probe.running is not None and self.probe.running.pending:
             self.probe.poll()
         self.flush()
 
@@ -54,8 +55,8 @@ class Driver:
     @property
     def sites(self) -> FunctionSites:
         """What is probed."""
-        assert self.probe._running is not None
-        return self.probe._running._sites
+        assert isinstance(self.probe.running, Reporting)
+        return self.probe.running.followed.sites
 
     @property
     def produced(self) -> dict[str, int]:

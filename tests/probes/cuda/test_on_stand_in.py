@@ -13,6 +13,7 @@ import pytest
 
 from engine.readings import Count, Event, Gone, Level, Watched
 from probes.cuda.calls import CALLS, DRIVER, RUNTIME
+from probes.functions.reporting import Reporting
 from tests.probes.cuda.building import HASHED, build
 from tests.probes.cuda.driving import Driver, held, of, slow, totals
 
@@ -240,8 +241,8 @@ def test_what_a_process_did_last_is_told_before_it_is_gone_and_nothing_of_it_sta
     own = [each for each in readings if each.process and each.process.pid == job.pid]
     assert isinstance(own[-1], Gone)
     driver.flush()
-    assert driver.probe._running is not None
-    bpf = driver.probe._running._bpf
+    assert isinstance(driver.probe.running, Reporting)
+    bpf = driver.probe.running.followed.bpf
     tgid = job.pid.to_bytes(4, sys.byteorder)
     for name in ("allocations", "held", "call_totals"):
         assert not [key for key in bpf.map(name).keys() if key[8:12] == tgid], name  # noqa: SIM118

@@ -110,7 +110,7 @@ class Driver:
 
     def flush(self) -> list[Reading]:
         self.probe.poll()
-        while self.probe._followed is not None and self.probe._followed.pending:
+        while self.probe.running is not None and self.probe.running.pending:
             self.probe.poll()
         self.probe.collect()
         readings = self.readings.copy()

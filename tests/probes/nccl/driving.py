@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine.readings import Count, Event, Level, ProbeOptions
 from probes.nccl.probe import NcclProbe
+from probes.nccl.running import NcclRunning
 
 if TYPE_CHECKING:
     from engine.readings import Reading
@@ -33,8 +34,14 @@ class Driver:
     def attach(self) -> None:
         """Flush until every file that is mapped is probed."""
         self.flush()
-        while self.probe._watch is not None and self.probe._sites.pending:
+        while self.probe.running is not None and self.probe.running.pending:
             self.probe.poll()
+
+    @property
+    def running(self) -> NcclRunning:
+        """What runs."""
+        assert isinstance(self.probe.running, NcclRunning)
+        return self.probe.running
 
     def total(self, metric: str, pid: int, **labels: str) -> float:
         """Of a counter since the start, summed over the labels that are not given."""

@@ -13,7 +13,6 @@ from probes.nccl.accounts import Account, operation, told_rank
 from probes.nccl.budget import CALLS_, TRAPS
 from probes.nccl.events import readings
 from probes.nccl.functions import FUNCTIONS, WAITS
-from probes.nccl.probe import PROGRAMS, SOURCE
 from probes.nccl.records import (
     CallRecord,
     Clock,
@@ -32,6 +31,7 @@ from probes.nccl.records import (
     TotalKey,
     layout,
 )
+from probes.nccl.running import PROGRAMS, SOURCE
 from probes.nccl.sequence import Sequences
 from probes.nccl.snapshot import View
 

@@ -357,7 +357,7 @@ def test_a_forked_process_is_counted_for_itself_and_what_ended_is_forgotten(
     assert driver.total("nccl_calls_total", job.pid) == 5
     assert job.pid in [each.process.pid for each in readings if isinstance(each, Gone)]
     driver.flush()
-    for view in driver.probe._maps.read().views.values():
+    for view in driver.running.settlement.maps.read().views.values():
         assert view.process.tgid not in (job.pid, child)
 
 
