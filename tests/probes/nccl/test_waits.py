@@ -28,6 +28,13 @@ def waited(driver: Driver, job: Job, **labels: str) -> float:
     return driver.total("comm_wait_seconds_total", job.pid, **labels)
 
 
+def do_timed(job: Job, word: str, *numbers: int) -> float:
+    """How long the job took: no wait in it can be longer."""
+    began = time.monotonic()
+    job.do(word, *numbers)
+    return time.monotonic() - began
+
+
 @pytest.mark.each_kernel
 @pytest.mark.root
 @pytest.mark.parametrize("word", ["sync", "other_sync", "device_sync", "driver_sync"])
@@ -36,9 +43,9 @@ def test_a_synchronise_after_a_collective_is_a_wait_whoever_makes_it(
 ) -> None:
     job = begin(driver, start)
     job.do("call", 0, 10, FLOAT, 1)
-    job.do(word, 200 * MS)
+    took = do_timed(job, word, 200 * MS)
     driver.flush()
-    assert 0.2 <= waited(driver, job, lib="nccl", op="AllReduce") < 0.4
+    assert 0.2 <= waited(driver, job, lib="nccl", op="AllReduce") <= took
     (ratio,) = driver.level("comm_wait_ratio", job.pid)
     assert 0 < ratio <= 1
     source = driver.level("stallwatch_probe_source", job.pid, source="synchronise")
@@ -55,11 +62,11 @@ def test_a_synchronise_without_a_collective_before_it_is_none(
     assert waited(driver, job) == 0
     assert driver.level("comm_wait_ratio", job.pid) == []
     job.do("call", 0, 10, FLOAT, 3)
-    job.do("sync", 50 * MS)
+    took = do_timed(job, "sync", 50 * MS)
     # All three are done by then, so that this thread waits for none of them again.
     job.do("sync", 200 * MS)
     driver.flush()
-    assert 0.05 <= waited(driver, job) < 0.15
+    assert 0.05 <= waited(driver, job) <= took
     driver.flush()
     assert driver.level("comm_wait_ratio", job.pid) == [0]
 
@@ -69,9 +76,9 @@ def test_threads_that_wait_at_the_same_time_wait_once(
     driver: Driver, start: Callable[..., Job]
 ) -> None:
     job = begin(driver, start)
-    job.do("threads_sync", 16, 300 * MS)
+    took = do_timed(job, "threads_sync", 16, 300 * MS)
     driver.flush()
-    assert 0.3 <= waited(driver, job) < 0.6
+    assert 0.3 <= waited(driver, job) <= took
     (ratio,) = driver.level("comm_wait_ratio", job.pid)
     assert ratio <= 1
 
