@@ -30,7 +30,7 @@ MAX_FIELDS = 1000
 MAX_CONNECTIONS = 64
 # From one request's end to the next one's: a client that sends a byte now and then is idle too.
 IDLE_SECONDS = 30.0
-POLL_SECONDS = 0.1  # how soon stop() is noticed
+POLL_SECONDS = 60.0  # how soon a stop is noticed that the socket did not tell of
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -62,6 +62,9 @@ class HttpServer:
 
     def stop(self) -> None:
         """Close the listening socket; answers under way are finished by their own threads."""
+        # Wakes the thread that waits for connections, which otherwise would have to look now and
+        # then (accept(2): EINVAL once the socket is shut down).
+        self._server.socket.shutdown(socket.SHUT_RDWR)
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(timeout=5)

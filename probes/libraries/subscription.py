@@ -46,6 +46,8 @@ class Subscription:
         self._leaving: dict[FileKey, int] = {}
         self._dirty = False
         self.served = 0
+        # Grows whenever some process maps other files than before.
+        self.revision = 0
 
     @property
     def processes(self) -> tuple[Process, ...]:
@@ -110,6 +112,7 @@ class Subscription:
         if self._table.files(process) == frozenset(files):
             return False
         self._dirty = True
+        self.revision += 1
         change = self._table.update(process, files)
         for key in change.appeared:
             self._leaving.pop(key, None)

@@ -83,6 +83,7 @@ class NcclRunning:
             self._deaf = error.detail
         self._mapped: dict[FileKey, Mapped] = {}
         self._users: set[Process] = set()
+        self._revision = 0
         self._watch = subscribe(LIBRARY, RUNTIME, DRIVER, *NAMES)
 
     @property
@@ -145,9 +146,11 @@ class NcclRunning:
             self._mapped[mapped.key] = mapped
             if mapped.name.startswith(NAMES):
                 self._plugins.attach(mapped)
-        for process in self._watch.processes:
-            if self._uses_nccl(process):
-                self._join(process)
+        if changes.appeared or self._watch.revision != self._revision:
+            self._revision = self._watch.revision
+            for process in self._watch.processes:
+                if self._uses_nccl(process):
+                    self._join(process)
         gone = [process for process in changes.gone if process in self._users]
         if gone:
             self._bury(gone)
