@@ -70,6 +70,9 @@ METRICS: dict[str, Description] = {
         "counter", "Readings refused because the bound of series was reached."
     ),
     "stallwatch_store_series": Description("gauge", "Series in the live window."),
+    "stallwatch_store_bytes": Description(
+        "gauge", "Memory held by the samples of the live window."
+    ),
     "stallwatch_store_dropped_total": Description(
         "counter", "Samples the live window did not take, by reason."
     ),

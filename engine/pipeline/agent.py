@@ -30,6 +30,7 @@ from engine.recording import (
     RecordingLog,
     Retention,
     Unrecorded,
+    seal_apart,
 )
 from engine.rulegroup.options import GroupOptions
 from engine.rulegroup.runner import GroupRunner, retire
@@ -223,6 +224,7 @@ class Agent:
         """Metrics that other stages keep themselves."""
         found: list[OwnSample] = [
             ("stallwatch_store_series", (), "gauge", float(self.store.series_count)),
+            ("stallwatch_store_bytes", (), "gauge", float(self.store.nbytes)),
             ("stallwatch_state_up", (), "gauge", float(self.state.up)),
             ("stallwatch_recording_up", (), "gauge", float(self.recorder.failing is None)),
             (
@@ -254,6 +256,7 @@ def open_recorder(config: Config, folder: Path | None = None) -> Recorder | Unre
             flush_interval_ms=config.flush_interval.ms,
             retention=_retention(config),
             on_failure=lambda why: LOG.error("the recording cannot be written: %s", why),
+            seal_hour=seal_apart,
         )
     except FolderLockedError:
         raise

@@ -5,6 +5,7 @@ from engine.recording.log import RecordingLog
 from engine.recording.reading import Recording, open_recording
 from engine.recording.recorder import Recorder
 from engine.recording.retention import Keep, Retention
+from engine.recording.sealing import seal_apart
 from engine.recording.slots import Slots
 from engine.recording.unrecorded import Unrecorded
 
@@ -18,4 +19,5 @@ __all__ = [
     "Slots",
     "Unrecorded",
     "open_recording",
+    "seal_apart",
 ]

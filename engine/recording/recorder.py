@@ -41,7 +41,8 @@ class Recorder:
     DataError when the folder cannot be used. From then on no failure to write raises: the call
     returns False, `write_failures_total` grows, `failing` says why (None once writing works
     again) and `on_failure` is called with that text, once for each outage. `recovered_bytes` is
-    what was cut from torn tails at open.
+    what was cut from torn tails at open. `seal_hour` makes Parquet of a journal, here or elsewhere
+    (`sealing.seal_apart`).
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Recorder:
         flush_interval_ms: int = 10_000,
         retention: Retention | None = None,
         on_failure: Callable[[str], None] | None = None,
+        seal_hour: Callable[[str, str], Entry] = seal,
     ) -> None:
         self.path = path
         self.write_failures_total = 0
@@ -59,6 +61,7 @@ class Recorder:
         self.recovered_bytes = 0
         self.retention = Retention() if retention is None else retention
         self._on_failure = on_failure
+        self._seal_hour = seal_hour
         self._guard = threading.RLock()
         # Held while hours are sealed; taken before _guard, never after it.
         self._sealing = threading.Lock()
@@ -220,7 +223,7 @@ class Recorder:
                 return
             sealed = {entry["stem"] for entry in self._entries() if entry["type"] == "sealed"}
         if stem not in sealed:
-            entry = seal(self.path, stem)
+            entry = self._seal_hour(self.path, stem)
             self.recovered_bytes += entry.get("torn_bytes", 0)
             self._add(entry)
             ends = [file["end_ms"] for file in entry["files"]]
