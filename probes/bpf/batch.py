@@ -18,17 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ENTRIES = 1024
+# Room beyond what is expected: a map that is nearly empty costs its buffers, not its entries.
+_SPARE = 32
 # A bucket of a hash map must fit a call; full maps have a handful of entries in one.
 _MAX_ENTRIES = 65536
 
 
-def batches(map_fd: int, key_bytes: int, value_bytes: int) -> Iterator[list[tuple[bytes, bytes]]]:
-    """All (key, value) of a hash map, about a thousand at a time.
+def batches(
+    map_fd: int, key_bytes: int, value_bytes: int, expected: int = _ENTRIES
+) -> Iterator[list[tuple[bytes, bytes]]]:
+    """All (key, value) of a hash map, about a thousand at a time; the first time `expected` ones.
 
     Each bucket is read in one piece: what stays in the map is told once, whatever else comes and
     goes meanwhile. OSError where the kernel cannot read this map so.
     """
-    size = _ENTRIES
+    size = min(expected + _SPARE, _ENTRIES)
     place, following = (ctypes.create_string_buffer(max(key_bytes, 8)) for _ in range(2))
     begun = False
     while True:
@@ -46,7 +50,9 @@ def batches(map_fd: int, key_bytes: int, value_bytes: int) -> Iterator[list[tupl
         if error == errno.ENOENT:
             return
         place, following, begun = following, place, True
+        size = max(size, _ENTRIES)
 
 
 def _cut(buffer: ctypes.Array[ctypes.c_char], each: int, count: int) -> list[bytes]:
-    return [part for (part,) in struct.iter_unpack(f"{each}s", buffer.raw[: each * count])]
+    used = memoryview(buffer)[: each * count]
+    return [part for (part,) in struct.iter_unpack(f"{each}s", used)]

@@ -69,7 +69,8 @@ class Map:
         if not self.info.fills or not self._batches:
             return None
         try:
-            parts = batch.batches(self.fd, self.info.key_bytes, self._value_bytes)
+            expected = self.seen.entries if self.seen else 0
+            parts = batch.batches(self.fd, self.info.key_bytes, self._value_bytes, expected)
             return [item for part in parts for item in part]
         except OSError:
             self._batches = False
