@@ -32,6 +32,7 @@ import numpy as np
 from rules.packs import shipped
 from tests.e2e.agent import AgentProcess, free_port
 from tests.probes.cuda import building as cuda
+from tests.probes.job import Job
 from tests.probes.nccl import building as nccl
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def call_cuda(folder: Path, stopping: threading.Event) -> None:
     environment = {"STALLWATCH_TASK_ID": "cuda", "RANK": "0"}
     prefix = ["env", *(f"{name}={value}" for name, value in environment.items())]
     while not stopping.is_set():
-        running = cuda.Job(job, *prefix)
+        running = Job(job, *prefix)
         for _ in range(12):
             if not stopping.is_set():
                 running.do("load", 10, LAUNCHES, SYNCS, 1)
@@ -163,7 +164,7 @@ def call_nccl(folder: Path, stopping: threading.Event) -> None:
     seed = 0
     while not stopping.is_set():
         seed += 1
-        running = nccl.Job(job, STALLWATCH_TASK_ID="nccl", RANK="0")
+        running = Job(job, STALLWATCH_TASK_ID="nccl", RANK="0")
         for slot in range(4):
             running.do("init", slot, 0, 1, seed)
         for _ in range(6):

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.readings import Level
-from tests.probes.cuda.building import Job, build
+from tests.probes.cuda.building import build
 from tests.probes.cuda.driving import Driver, of, totals
+from tests.probes.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ def run(job: Job, driver: Driver) -> list[Reading]:
     for _ in range(SECONDS):
         driver.pass_(1.0)
         readings += driver.flush()
-    job.answer()
+    job.read()
     return readings + driver.flush()
 
 

@@ -13,7 +13,8 @@ from probes.budget.shares import LEAST_CORES
 from probes.budget.traps import current_costs
 from probes.nccl.abi import OPERATIONS
 from probes.nccl.budget import SHARE
-from tests.probes.nccl.building import Job, build
+from tests.probes.job import Job
+from tests.probes.nccl.building import build
 from tests.probes.nccl.driving import Driver
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.probes.cuda.building import Job, build
+from tests.probes.cuda.building import build
+from tests.probes.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -20,7 +18,7 @@ from tests.probes.cuda.driving import Driver, held, of, slow, totals
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.probes.cuda.building import Job
+    from tests.probes.job import Job
 
 ROOT = Path(__file__).resolve().parents[3]
 MIB = 1 << 20
@@ -304,22 +302,3 @@ def test_allocations_that_do_not_fit_are_counted_as_lost(start: Callable[..., Jo
         assert not [call for call in CALLS if call.library == DRIVER and calls[call.name]]
     finally:
         driver.probe.stop()
-
-
-CODE = """
-from engine.readings import ProbeOptions
-from probes.cuda.probe import CudaProbe
-probe = CudaProbe()
-status = probe.start(ProbeOptions(), lambda _: None)
-probe.poll(); probe.produced(); probe.collect(); probe.stop(); probe.stop()
-print(status.state, bool(status.reason and status.detail))
-"""
-
-
-def test_without_privileges_it_is_off_and_says_why() -> None:
-    command = [sys.executable, "-c", CODE]
-    if os.geteuid() == 0:
-        command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *command]
-    answer = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    assert answer.stdout.split() == ["off", "True"]
-    assert "Traceback" not in answer.stderr

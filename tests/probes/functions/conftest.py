@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.probes.job import Job, compiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,28 +16,14 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 
 
-class Program:
-    """A running caller: one command a line, each answered by one line."""
+class Program(Job):
+    """A running caller."""
+
+    numbers = 2
 
     def __init__(self, *command: str | Path) -> None:
-        self.process = subprocess.Popen(
-            command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        self.pid = int(self.read())
-
-    def read(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def do(self, word: str, first: int = 0, second: int = 0) -> str:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{word} {first} {second}\n")
-        self.process.stdin.flush()
-        return self.read()
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.communicate()
+        *prefix, path = map(str, command)
+        super().__init__(path, *prefix)
 
 
 @pytest.fixture(scope="session")
@@ -46,14 +33,12 @@ def caller(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build_caller(folder: Path) -> Path:
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("no C++ compiler for the stand-in")
+    command = [compiler("cc"), "-O2"]
     library, program = folder / "libswcalls.so", folder / "caller"
     shared = ["-shared", "-fPIC", "-Wl,-soname,libswcalls.so", "-o", str(library)]
-    subprocess.run([compiler, "-O2", *shared, str(HERE / "library.cc")], check=True)
+    subprocess.run([*command, *shared, str(HERE / "library.cc")], check=True)
     linked = ["-pthread", "-ldl", f"-Wl,-rpath,{folder}", "-o", str(program)]
-    subprocess.run([compiler, "-O2", str(HERE / "caller.cc"), str(library), *linked], check=True)
+    subprocess.run([*command, str(HERE / "caller.cc"), str(library), *linked], check=True)
     return program
 
 

@@ -1,13 +1,11 @@
-"""Builds and runs the stand-in for NCCL and a job that uses it, over the stand-in for CUDA."""
+"""Builds the stand-in for NCCL and a job that uses it, over the stand-in for CUDA."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.probes.job import compiler
 
 SOURCES = Path(__file__).with_name("stand_in")
 CUDA = Path(__file__).parents[1] / "cuda" / "stand_in"
@@ -16,7 +14,7 @@ CUDA = Path(__file__).parents[1] / "cuda" / "stand_in"
 def build(folder: Path) -> Path:
     """Compile into `folder`; the job's path."""
     # What NVIDIA's libraries do too: each function returns by itself, no tail calls.
-    common = [_compiler(), "-O2", "-fno-optimize-sibling-calls", "-w", "-pthread"]
+    common = [compiler(), "-O2", "-fno-optimize-sibling-calls", "-w", "-pthread"]
     shared = [*common, "-shared", "-fPIC"]
     where = f"-Wl,-rpath,{folder}"
     driver, runtime, nccl = (
@@ -36,56 +34,11 @@ def build_plugin(
 ) -> Path:
     """A profiler plugin with the table of one version; its path."""
     plugin = folder / name
-    command = [_compiler(), "-O2", "-fno-optimize-sibling-calls", "-w", "-shared", "-fPIC"]
+    command = [compiler(), "-O2", "-fno-optimize-sibling-calls", "-w", "-shared", "-fPIC"]
     command += flags
     _run([*command, f"-DVERSION={version}", "-o", plugin, SOURCES / "profiler.c"])
     return plugin
 
 
-def _compiler() -> str:
-    compiler = shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler for the stand-in")
-    return compiler
-
-
 def _run(command: list[str | Path]) -> None:
     subprocess.run([str(part) for part in command], check=True)
-
-
-class Job:
-    """A running job. `prefix` stands in front of its command."""
-
-    def __init__(self, path: Path, *prefix: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [*prefix, str(path)],
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **environment},
-        )
-        self.pid = int(self.read())
-
-    def read(self) -> str:
-        """Its next line."""
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def begin(self, word: str, *numbers: int) -> None:
-        """Tell it what to do."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(" ".join(map(str, (word, *numbers))) + "\n")
-        self.process.stdin.flush()
-
-    def do(self, word: str, *numbers: int) -> str:
-        """Tell it what to do and wait until it is done; its answer."""
-        self.begin(word, *numbers)
-        return self.read()
-
-    def end(self) -> None:
-        """Kill it."""
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.probes.nccl.building import Job, build
+from tests.probes.job import Job
+from tests.probes.nccl.building import build
 from tests.probes.nccl.driving import Driver
 
 if TYPE_CHECKING:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -19,7 +17,7 @@ from probes.nccl.abi import OPERATIONS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.probes.nccl.building import Job
+    from tests.probes.job import Job
     from tests.probes.nccl.driving import Driver
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -359,22 +357,3 @@ def test_a_forked_process_is_counted_for_itself_and_what_ended_is_forgotten(
     driver.flush()
     for view in driver.running.settlement.maps.read().views.values():
         assert view.process.tgid not in (job.pid, child)
-
-
-CODE = """
-from engine.readings import ProbeOptions
-from probes.nccl.probe import NcclProbe
-probe = NcclProbe()
-status = probe.start(ProbeOptions(), lambda _: None)
-probe.poll(); probe.produced(); probe.collect(); probe.stop(); probe.stop()
-print(status.state, bool(status.reason and status.detail))
-"""
-
-
-def test_without_privileges_it_is_off_and_says_why() -> None:
-    command = [sys.executable, "-c", CODE]
-    if os.geteuid() == 0:
-        command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *command]
-    answer = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    assert answer.stdout.split() == ["off", "True"]
-    assert "Traceback" not in answer.stderr

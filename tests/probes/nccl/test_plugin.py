@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.probes.nccl.building import Job
+    from tests.probes.job import Job
     from tests.probes.nccl.driving import Driver
 
 FLOAT, MS = 7, 1000

@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.probes.nccl.building import Job
+    from tests.probes.job import Job
     from tests.probes.nccl.driving import Driver
 
 FLOAT = 7

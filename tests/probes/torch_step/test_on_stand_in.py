@@ -429,22 +429,3 @@ def test_where_exits_cannot_be_found_steps_are_counted_and_no_wait_is_claimed(
     time_ = level(readings, "step_time_seconds", program.pid)
     assert time_ is not None
     assert time_ > 0.001
-
-
-CODE = """
-from engine.readings import ProbeOptions
-from probes.torch_step.probe import TorchStepProbe
-probe = TorchStepProbe()
-status = probe.start(ProbeOptions(), lambda _: None)
-probe.poll(); probe.produced(); probe.collect(); probe.stop(); probe.stop()
-print(status.state, bool(status.reason and status.detail))
-"""
-
-
-def test_without_privileges_it_is_off_and_says_why() -> None:
-    command = [sys.executable, "-c", CODE]
-    if os.geteuid() == 0:
-        command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *command]
-    answer = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    assert answer.stdout.split() == ["off", "True"]
-    assert "Traceback" not in answer.stderr
