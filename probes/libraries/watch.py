@@ -11,7 +11,6 @@ costs no more in a poll than one of 500.
 from __future__ import annotations
 
 import time
-from collections import deque
 from typing import TYPE_CHECKING
 
 from engine.aggregate.procfs import Procfs
@@ -28,7 +27,7 @@ from probes.libraries.maps import (
 )
 from probes.libraries.parents import Parents
 from probes.libraries.subscription import Subscription
-from probes.libraries.sweep import GONE_COST, UNCHANGED_COST, Allowance, Sweep
+from probes.libraries.sweep import GONE_COST, Sweeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from probes.libraries.maps import FileKey
 
 LINKERS = ("ld-linux", "ld-musl", "ld-2.", "ld64.so", "ld.so")
-
-
 # How old a refresh may be that serves another subscriber, in seconds.
 STALE_SECONDS = 0.1
 
@@ -60,10 +57,8 @@ class LibraryWatch:
     ) -> None:
         self.hook_error = hook_error
         self.limits = limits or Limits()
-        self.confirmed = 0
         self._hook = hook
         self._proc = proc
-        self._procfs = Procfs(proc)
         self._clock = clock
         self._ends = Ends(proc)
         self._subscriptions: list[Subscription] = []
@@ -72,7 +67,6 @@ class LibraryWatch:
         self._linker_names = LibraryNames(*LINKERS)
         self._known: dict[int, Process] = {}
         self._mapped: dict[Process, tuple[Mapped, ...]] = {}
-        self._seen: dict[int, int] = {}
         # How often maps were read.
         self.looks = 0
         self._unreadable: set[int] = set()
@@ -80,9 +74,7 @@ class LibraryWatch:
         self._new_linker: dict[int, float] = {}
         self._parents = Parents()
         self._threads: dict[Process, frozenset[int]] = {}
-        self._sweep: Sweep | None = None
-        self._next_sweep = 0.0
-        self._allowance = Allowance(self.limits, clock())
+        self._sweeper = Sweeper(Procfs(proc), self.limits, clock())
         self._doubts = 0
         self._served = 0
         self._refreshed = clock()
@@ -100,6 +92,11 @@ class LibraryWatch:
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
             self._rename()
+
+    @property
+    def confirmed(self) -> int:
+        """The doubts about last users that sweeps have settled."""
+        return self._sweeper.confirmed
 
     @property
     def subscribers(self) -> int:
@@ -143,7 +140,7 @@ class LibraryWatch:
     def refresh(self) -> None:
         """Notice ends, drain the hook, look at what it named, and go on with a sweep."""
         now = self._clock()
-        self._allowance.renew(self.limits, now)
+        self._sweeper.renew(self.limits, now)
         self._refreshed = now
         self._due = False
         self._served += 1
@@ -153,12 +150,13 @@ class LibraryWatch:
         lost = self._hear()
         for process in self._ends.ended():
             self._end(process)
-        if lost or now >= self._next_sweep or len(self._pending) > self.limits.max_pending:
-            self._begin_sweep(whole=True)
+        many = len(self._pending) > self.limits.max_pending
+        if lost or many or self._sweeper.is_due(now):
+            self._begin_sweep(now)
         self._look_at_pending(now)
         self._go_on_sweeping()
-        if self._sweep is None and self._doubts > self.confirmed:
-            self._begin_sweep(whole=False)
+        if self._sweeper.current is None and self._doubts > self.confirmed:
+            self._sweeper.begin(self._doubts)
             self._go_on_sweeping()
 
     def _hear(self) -> bool:
@@ -198,7 +196,7 @@ class LibraryWatch:
             self._end(before)
         if process is None:
             return None
-        self._seen[pid] = process.start_ticks
+        self._sweeper.note(pid, process.start_ticks)
         try:
             self.looks += 1
             maps = read_maps(pid, self._proc)
@@ -240,7 +238,7 @@ class LibraryWatch:
     def _rename(self) -> None:
         wanted = [name for each in self._subscriptions for name in each.names.names]
         self._names = LibraryNames(*dict.fromkeys([*wanted, *LINKERS]))
-        self._next_sweep = 0.0
+        self._sweeper.hasten()
         self._due = True
 
     def _look_at_pending(self, now: float) -> None:
@@ -255,13 +253,13 @@ class LibraryWatch:
 
     def _note_program(self, pid: int, maps: bytes) -> None:
         program = self.executables.note(pid, maps)
-        if program is not None and self._sweep is not None:
-            self._sweep.programs.add(program)
+        if program is not None and self._sweeper.current is not None:
+            self._sweeper.current.programs.add(program)
 
     def _listen(self, linkers: list[Mapped]) -> None:
         for linker in linkers:
-            if self._sweep is not None:
-                self._sweep.linkers.add(linker.key)
+            if self._sweeper.current is not None:
+                self._sweeper.current.linkers.add(linker.key)
             if self._hook is not None and self._hook.add(linker):
                 until = self._clock() + self.limits.acquaintance_seconds
                 self._new_linker[linker.pid] = until
@@ -293,39 +291,15 @@ class LibraryWatch:
         self._ends.discard(process)
         self._tell(process, ())
 
-    def _begin_sweep(self, *, whole: bool) -> None:
-        if whole:
-            hooked = self._hook is not None
-            limits = self.limits
-            every = limits.sweep_seconds if hooked else limits.sweep_seconds_without_hook
-            self._next_sweep = self._clock() + every
-            self._pending.clear()
-        self._sweep = Sweep(deque(self._procfs.pids()), whole, self._doubts)
-        if whole:
-            there = set(self._sweep.pids)
-            self._unreadable &= there
-            self._seen = {pid: start for pid, start in self._seen.items() if pid in there}
+    def _begin_sweep(self, now: float) -> None:
+        hooked, limits = self._hook is not None, self.limits
+        every = limits.sweep_seconds if hooked else limits.sweep_seconds_without_hook
+        self._pending.clear()
+        self._unreadable &= self._sweeper.begin_whole(self._doubts, now + every)
 
     def _go_on_sweeping(self) -> None:
-        sweep = self._sweep
-        if sweep is None:
-            return
-        while sweep.pids and self._allowance.left:
-            pid = sweep.pids.popleft()
-            if not sweep.whole and self._is_seen(pid):
-                self._allowance.spend(UNCHANGED_COST)
-            else:
-                self._allowance.spend(GONE_COST if self._look(pid) is None else 1)
-        if not sweep.pids:
-            self._sweep = None
-            self.confirmed = sweep.doubts
-            if sweep.whole and self._hook is not None:
-                self._hook.keep_only(sweep.linkers)
-            if sweep.whole:
-                self.executables.keep_only(sweep.programs)
-
-    def _is_seen(self, pid: int) -> bool:
-        if len(self._seen) > self.limits.max_remembered:
-            self._seen.clear()
-        stat = self._procfs.stat(pid)
-        return stat is None or self._seen.get(pid) == stat.start_ticks
+        done = self._sweeper.go_on(lambda pid: self._look(pid) is not None)
+        if done is not None and done.whole:
+            if self._hook is not None:
+                self._hook.keep_only(done.linkers)
+            self.executables.keep_only(done.programs)
