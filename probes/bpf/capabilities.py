@@ -54,7 +54,6 @@ class Privileges:
     initial_user_namespace: bool
     seccomp: bool
     lockdown: str
-    unprivileged_bpf_disabled: int | None
     kernel: tuple[int, int]
 
     def missing_for_tracepoints(self) -> tuple[str, ...]:
@@ -89,14 +88,12 @@ def _read(path: str, default: str) -> str:
 def read_privileges() -> Privileges:
     """Look at this process and this kernel."""
     status = parse_status(_read("/proc/self/status", ""))
-    unprivileged = _read("/proc/sys/kernel/unprivileged_bpf_disabled", "")
     return Privileges(
         uid=os.geteuid(),
         effective=parse_capabilities(status.get("CapEff", "0")),
         initial_user_namespace=_read("/proc/self/uid_map", "").split() == ["0", "0", "4294967295"],
         seccomp=status.get("Seccomp", "0") != "0",
         lockdown=parse_lockdown(_read("/sys/kernel/security/lockdown", "")),
-        unprivileged_bpf_disabled=int(unprivileged) if unprivileged.isdigit() else None,
         kernel=syscall.kernel_release(),
     )
 

@@ -135,14 +135,13 @@ class RingReader:
 
 
 class PerfReader:
-    """Per-CPU perf buffers. `lost_total`: records that the kernel dropped, as it reports them."""
+    """Per-CPU perf buffers."""
 
     def __init__(self, events: Map, pages: int) -> None:
         self._library = libbpf.library()
         self._records: list[bytes] = []
-        self.lost_total = 0
         self._callback = libbpf.ON_RAW(self._take)
-        self._lost = libbpf.ON_LOST(self._lose)
+        self._lost = libbpf.ON_LOST(_ignore_loss)
         self._readers: list[Any] = []
         for cpu in range(syscall.possible_cpus()):
             reader = self._library.bpf_open_perf_buffer(
@@ -156,9 +155,6 @@ class PerfReader:
     def _take(self, _context: Any, data: int, size: int) -> None:
         self._records.append(ctypes.string_at(data, size))
 
-    def _lose(self, _context: Any, count: int) -> None:
-        self.lost_total += count
-
     def drain(self) -> list[bytes]:
         """Records since the last call."""
         readers = (ctypes.c_void_p * len(self._readers))(*self._readers)
@@ -171,3 +167,7 @@ class PerfReader:
         for reader in self._readers:
             self._library.perf_reader_free(reader)
         self._readers = []
+
+
+def _ignore_loss(_context: Any, _count: int) -> None:
+    """The program that could not write has counted it; without a callback bcc prints it."""

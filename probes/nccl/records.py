@@ -11,7 +11,6 @@ import struct
 from typing import NamedTuple, TypeAlias
 
 UNKNOWN_RANK = -1
-IN_PROGRESS = 7
 NONBLOCKING = 1
 
 

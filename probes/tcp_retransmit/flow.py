@@ -44,9 +44,6 @@ class User:
     since_ns: int = 0
 
 
-NOBODY = User()
-
-
 @dataclass(frozen=True, slots=True)
 class Flow:
     """`socket`: the kernel's address of the socket, an opaque key."""

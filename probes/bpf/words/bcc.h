@@ -11,9 +11,6 @@
 	BPF_TABLE("lru_hash", key_type, value_type, name, entries)
 #define SW_PERCPU_HASH(name, key_type, value_type, entries) \
 	BPF_TABLE("percpu_hash", key_type, value_type, name, entries)
-/* Full, it drops what was used least recently (Linux 4.10). */
-#define SW_LRU_HASH(name, key_type, value_type, entries) \
-	BPF_TABLE("lru_hash", key_type, value_type, name, entries)
 #define SW_ARRAY(name, value_type, entries) BPF_TABLE("array", u32, value_type, name, entries)
 #define SW_PERCPU_ARRAY(name, value_type, entries) \
 	BPF_TABLE("percpu_array", u32, value_type, name, entries)

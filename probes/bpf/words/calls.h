@@ -15,7 +15,8 @@
  * is known by the thread's next entry at the same depth or above, and counted as abandoned. From
  * any later entry on, it is no longer shown as open.
  *
- * No loops but unrolled ones, no bpf-to-bpf calls, no cookies: Linux 4.18 (a map's value given to another map). User-space registers only.
+ * No loops but unrolled ones, no bpf-to-bpf calls, no cookies: Linux 4.18 (a map's value given to
+ * another map). User-space registers only.
  */
 
 /* Threads in a probed function's slot that live or died since the last flush: 64 processes of 50

@@ -19,7 +19,6 @@ ROOT = Privileges(
     initial_user_namespace=True,
     seccomp=False,
     lockdown="none",
-    unprivileged_bpf_disabled=2,
     kernel=(6, 12),
 )
 
