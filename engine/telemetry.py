@@ -123,7 +123,7 @@ class Telemetry:
     sources: list[Callable[[], Iterable[OwnSample]]] = field(default_factory=list)
     _values: dict[tuple[str, tuple[tuple[str, str], ...]], float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _shown: set[Labels] = field(default_factory=set)
+    _shown: dict[tuple[str, tuple[tuple[str, str], ...]], Labels] = field(default_factory=dict)
 
     def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
         """Raise a counter; `amount` 0 makes it known, so that `increase` sees its first step."""
@@ -157,8 +157,13 @@ class Telemetry:
     def flush(self, base: Labels) -> list[tuple[Labels, float]]:
         """As samples for a flush: a series that was there last time and is not gets a marker."""
         found: dict[Labels, float] = {}
+        shown = {}
         for name, labels, _, value in self.samples():
-            found[base.merged({**dict(labels), METRIC_NAME: name})] = value
-        gone = self._shown - found.keys()
-        self._shown = set(found)
+            key = (name, labels)
+            # The same object as last time: whoever remembers what it was told of knows it at once.
+            own = self._shown.get(key) or base.merged({**dict(labels), METRIC_NAME: name})
+            shown[key] = own
+            found[own] = value
+        gone = [own for own in self._shown.values() if own not in found]
+        self._shown = shown
         return [*found.items(), *((labels, float(STALE_NAN)) for labels in gone)]

@@ -108,8 +108,9 @@ class Aggregator:
         return {task_id: len(members) for task_id, members in self._members.items()}
 
     def _consume(self, probe: str, reading: Count | Level | Event) -> None:
-        key = (probe, reading.stream)
-        self.consumed[key] = self.consumed.get(key, 0) + reading.weight
+        if reading.weight:
+            key = (probe, reading.stream)
+            self.consumed[key] = self.consumed.get(key, 0) + reading.weight
 
     def _event(self, probe: str, event: Event, process: Process | None) -> None:
         if len(self._events) >= self.max_events:
@@ -127,18 +128,18 @@ class Aggregator:
         owner = self._owner(process)
         # A socket may retransmit after its process has gone; with the task gone too, the series
         # have ended and must not come back to life.
-        if process in self._graves and owner.task_id not in self._members:
+        if owner.task_id not in self._members and process in self._graves:
             owner = NO_TASK
         return owner.task_id, owner.rank
 
     def _owner(self, process: Process | None, *, library: bool = False) -> Owner:
         if process is None:
             return NO_TASK
-        if process in self._graves:
-            return self._graves[process][0]
         known = self._owners.get(process)
         if known is not None and (known.task_id or not library):
             return known
+        if process in self._graves:
+            return self._graves[process][0]
         return self._settle(process, self.directory.lookup(process, library=library))
 
     def _settle(self, process: Process, found: Owner) -> Owner:

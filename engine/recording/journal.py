@@ -55,6 +55,8 @@ class Journal:
     def __init__(self, path: str) -> None:
         self.path = path
         self._numbers: dict[Labels, int] = {}
+        # Nearly every flush has the labels of the one before.
+        self._last: tuple[tuple[Labels, ...], bytes] = ((), b"")
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             write_all(self._descriptor, MAGIC)
@@ -78,21 +80,25 @@ class Journal:
         durable: bool = False,
     ) -> None:
         """Append samples of one time and the events that came with them, in one frame."""
-        fresh = {own: None for own in labels if own not in self._numbers}
-        known = len(self._numbers)
-        added = {own: known + position for position, own in enumerate(fresh)}
-        numbers = [added[own] if own in added else self._numbers[own] for own in labels]
-        head: dict[str, Any] = {"k": "samples", "t": time_ms, "n": len(numbers)}
+        added: dict[Labels, int] = {}
+        last, numbers = self._last
+        if labels != last:
+            fresh = dict.fromkeys(own for own in labels if own not in self._numbers)
+            added = {own: number for number, own in enumerate(fresh, len(self._numbers))}
+            every = [added[own] if own in added else self._numbers[own] for own in labels]
+            numbers = np.array(every, dtype="<i4").tobytes()
+        head: dict[str, Any] = {"k": "samples", "t": time_ms, "n": len(labels)}
         if derived:
             head["derived"] = 1
-        if fresh:
-            head["new"] = [own.pairs for own in fresh]
+        if added:
+            head["new"] = [own.pairs for own in added]
         if events:
             head["events"] = [_event_row(event) for event in events]
-        body = np.array(numbers, dtype="<i4").tobytes()
-        body += np.ascontiguousarray(values, dtype="<f8").tobytes()
+        body = numbers + np.ascontiguousarray(values, dtype="<f8").tobytes()
         self._append(head, body, durable=durable)
         self._numbers.update(added)
+        if isinstance(labels, tuple):
+            self._last = labels, numbers
 
     def write_slot(self, file: str, group: str, time_ms: int) -> None:
         """Append an evaluated time of a group."""
