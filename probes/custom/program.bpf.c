@@ -72,8 +72,10 @@ static __always_inline u32 custom_name(struct pt_regs *ctx, struct custom_rule *
 	return name;
 }
 
-static __always_inline void custom_observe(struct pt_regs *ctx, struct custom_rule *rule, u32 name)
+/* Takes the arguments that the rule names; which of its labels' names this call has. */
+static __always_inline u32 custom_observe(struct pt_regs *ctx, struct custom_rule *rule)
 {
+	u32 name = custom_name(ctx, rule);
 	u32 slot = rule->slot + name;
 
 #pragma unroll
@@ -83,6 +85,7 @@ static __always_inline void custom_observe(struct pt_regs *ctx, struct custom_ru
 			call_observe(ctx, slot, custom_argument(ctx, rule->arguments[i], rule->widths[i]),
 				     0);
 	}
+	return name;
 }
 
 static __always_inline int custom_enter(struct pt_regs *ctx, u32 number)
@@ -92,8 +95,7 @@ static __always_inline int custom_enter(struct pt_regs *ctx, u32 number)
 
 	if (!rule)
 		return 0;
-	name = custom_name(ctx, rule);
-	custom_observe(ctx, rule, name);
+	name = custom_observe(ctx, rule);
 	return call_enter_as(ctx, rule->slot + rule->names, rule->slot + name, 0, 0, 0);
 }
 
@@ -111,8 +113,7 @@ static __always_inline int custom_count(struct pt_regs *ctx, u32 number)
 
 	if (!rule)
 		return 0;
-	name = custom_name(ctx, rule);
-	custom_observe(ctx, rule, name);
+	name = custom_observe(ctx, rule);
 	return call_count(ctx, rule->slot + name, 0);
 }
 

@@ -244,21 +244,31 @@ static inline void postpone(u64 key, struct thread *thread, struct pending *begu
 		sw_count(sw_lost, LOST_COMMUNICATORS);
 }
 
+/* The thread whose initialisation this exit ends, and what it asked for; 0: it ends none. */
+static inline struct thread *begun_by(struct pt_regs *ctx, u64 *key, struct pending *begun, u32 *result)
+{
+	struct thread *thread = sw_lookup(threads, key);
+
+	if (!thread || !ended(ctx, thread, result))
+		return 0;
+	begun->since = thread->since;
+	begun->out = thread->out;
+	begun->id = thread->id;
+	begun->rank = thread->rank;
+	begun->nranks = thread->nranks;
+	begun->function = thread->function;
+	return thread;
+}
+
 int leave_init(struct pt_regs *ctx)
 {
 	u64 key = bpf_get_current_pid_tgid();
 	u32 result = 0;
-	struct thread *thread = sw_lookup(threads, &key);
 	struct pending begun = {};
+	struct thread *thread = begun_by(ctx, &key, &begun, &result);
 
-	if (!thread || !ended(ctx, thread, &result))
+	if (!thread)
 		return 0;
-	begun.since = thread->since;
-	begun.out = thread->out;
-	begun.id = thread->id;
-	begun.rank = thread->rank;
-	begun.nranks = thread->nranks;
-	begun.function = thread->function;
 	/* In a group only the request was taken; ncclGroupEnd does the work. */
 	if (thread->groups && !result)
 		postpone(key, thread, &begun);
@@ -271,16 +281,10 @@ int leave_init_all(struct pt_regs *ctx)
 {
 	u64 key = bpf_get_current_pid_tgid();
 	u32 result = 0;
-	struct thread *thread = sw_lookup(threads, &key);
 	struct pending begun = {};
+	struct thread *thread = begun_by(ctx, &key, &begun, &result);
 
-	if (!thread || !ended(ctx, thread, &result))
-		return 0;
-	begun.since = thread->since;
-	begun.out = thread->out;
-	begun.id = thread->id;
-	begun.nranks = thread->nranks;
-	begun.function = thread->function;
-	finish_all(ctx, thread->owner, &begun, result);
+	if (thread)
+		finish_all(ctx, thread->owner, &begun, result);
 	return 0;
 }
