@@ -1,4 +1,4 @@
-"""Attaching programs: tracepoints, raw tracepoints, uprobes by file offset."""
+"""Attaching programs: tracepoints, raw tracepoints, kprobes, uprobes by file offset."""
 
 from __future__ import annotations
 

@@ -149,6 +149,6 @@ def _trial() -> Iterator[Finding]:
         way = "the uprobe PMU" if capabilities.uprobe_pmu() is not None else "uprobe_events"
         yield Finding("uprobes", "ok", f"one was attached, by {way}")
     except UnavailableError as error:
-        yield Finding("uprobes", "no", f"{error.detail}: no torch_step", error.mend)
+        yield Finding("uprobes", "no", f"{error.detail}: no probe of a library", error.mend)
     finally:
         loaded.close()

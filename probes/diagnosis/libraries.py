@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 
 from engine.aggregate.procfs import Procfs
 from probes.bpf import capabilities
+from probes.cuda.calls import DRIVER, RUNTIME
 from probes.diagnosis.finding import Finding
 from probes.libraries.maps import LibraryNames
+from probes.mpi.functions import LIBRARY as MPI
+from probes.nccl.functions import LIBRARY as NCCL
+from probes.torch_step.functions import TORCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Layer: names of its libraries, as the probes ask for them.
-LAYERS = {
-    "PyTorch": ("libtorch_cpu.so",),
-    "CUDA": ("libcudart", "libcuda.so"),
-    "NCCL": ("libnccl.so",),
-    "MPI": ("libmpi.so", "libmpi_*.so*", "libmpich.so"),
-}
+LAYERS = {"PyTorch": (TORCH,), "CUDA": (RUNTIME, DRIVER), "NCCL": (NCCL,), "MPI": (MPI,)}
 
 
 def findings(procfs: Procfs | None = None) -> Iterator[Finding]:

@@ -52,7 +52,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class TotalKey:
-    """`struct call_key`. `born`: CLOCK_MONOTONIC nanoseconds of the process's first exit."""
+    """`struct call_key`. `born`: CLOCK_MONOTONIC nanoseconds of the process's first count."""
 
     tgid: int
     born: int

@@ -1,6 +1,6 @@
 """NCCL's numbers and names (nccl.h of 2.32; none changed since 2.4), and what they are called.
 
-The place of an operation or an initialisation is its number in program.bpf.c.
+The place of an operation or an initialisation is its number in the program.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RESULTS = (
     "ncclTimeout",
 )
 # Bytes of one element by ncclDataType_t: int8, uint8, int32, uint32, int64, uint64, half, float,
-# double, bfloat16, float8e4m3, float8e5m2. program.bpf.c has the same.
+# double, bfloat16, float8e4m3, float8e5m2. collectives.h has the same.
 ELEMENT_BYTES = (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1)
 # Upper bounds of the size classes in bytes; a last class holds what is larger.
 SIZE_BOUNDS = tuple(256 * 4**k for k in range(13))

@@ -1,4 +1,4 @@
-"""The maps and records of program.bpf.c, decoded. Pure.
+"""The maps and records of records.h, decoded. Pure.
 
 Times are nanoseconds of CLOCK_MONOTONIC. `owner` is when a process made its first call, which names
 it in every map: a pid that is used again is another owner.
