@@ -13,7 +13,7 @@ import numpy as np
 
 from engine.alerts.machine import is_active
 from engine.dataset.errors import DataError
-from engine.recording import Recorder, open_recording
+from engine.recording import Recorder, open_recording, read_window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -75,8 +75,11 @@ def refill(store: Store, recording: Recording | None, now_ms: int) -> None:
     if recording is None:
         return
     try:
-        store.refill(recording.with_derived(), now_ms)
-        store.refill_events(recording.all_events(now_ms - store.window_ms, now_ms))
+        for time_ms, labels, values, events in read_window(
+            recording.path, now_ms - store.window_ms, now_ms
+        ):
+            store.append_samples(time_ms, labels, values)
+            store.append_events(events)
     except DataError as error:
         LOG.warning("the live window is not complete: %s", error)
 

@@ -8,6 +8,7 @@ from engine.recording.retention import Keep, Retention
 from engine.recording.sealing import seal_apart
 from engine.recording.slots import Slots
 from engine.recording.unrecorded import Unrecorded
+from engine.recording.window import read_window
 
 __all__ = [
     "FolderLockedError",
@@ -19,5 +20,6 @@ __all__ = [
     "Slots",
     "Unrecorded",
     "open_recording",
+    "read_window",
     "seal_apart",
 ]

@@ -93,7 +93,7 @@ class Journal:
         if added:
             head["new"] = [own.pairs for own in added]
         if events:
-            head["events"] = [_event_row(event) for event in events]
+            head["events"] = [event_row(event) for event in events]
         body = numbers + np.ascontiguousarray(values, dtype="<f8").tobytes()
         self._append(head, body, durable=durable)
         self._numbers.update(added)
@@ -185,7 +185,8 @@ def _take_samples(content: JournalContent, head: dict[str, Any], body: bytes) ->
     content.events += [event_of_row(row) for row in head.get("events", ())]
 
 
-def _event_row(event: TaskEvent) -> list[Any]:
+def event_row(event: TaskEvent) -> list[Any]:
+    """The eight values of an event, `fields` as pairs."""
     return [
         event.time_ms, event.flush_ms, event.kind, event.node, event.task_id, event.rank,
         event.pid, list(event.fields),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from engine.flush import Flush, TaskEvent
     from engine.labels import Labels
-    from engine.series import BoolArray, Float64Array, Int64Array, Queryable
+    from engine.series import BoolArray, Float64Array, Int64Array
     from rules.promql.ast import Matcher
 
 HOUR_MS = 3_600_000
@@ -89,24 +89,8 @@ class Store:
         with self._lock:
             self._write(timestamp_ms, labels, values)
 
-    def refill(self, source: Queryable, end_ms: int) -> None:
-        """Load the window that ends at `end_ms` from a recording, at start."""
-        rows: dict[int, tuple[list[Labels], list[float]]] = {}
-        for series in source.select((), end_ms - self.window_ms, end_ms):
-            # .tolist() keeps a marker's bits: a float64 is copied, not computed with.
-            for time_ms, value in zip(
-                series.timestamps_ms.tolist(), series.values.tolist(), strict=True
-            ):
-                labels, values = rows.setdefault(time_ms, ([], []))
-                labels.append(series.labels)
-                values.append(value)
-        with self._lock:
-            for time_ms in sorted(rows):
-                labels, values = rows[time_ms]
-                self._write(time_ms, labels, np.array(values, dtype=np.float64))
-
-    def refill_events(self, events: Iterable[TaskEvent]) -> None:
-        """Load events from a recording, at start."""
+    def append_events(self, events: Iterable[TaskEvent]) -> None:
+        """Take in events of a recording, at start."""
         with self._lock:
             ordered = sorted(events, key=lambda event: event.flush_ms)
             if ordered:

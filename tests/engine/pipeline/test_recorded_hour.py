@@ -11,8 +11,9 @@ from engine.alerts.alert import AlertState
 from engine.dataset import open_data
 from engine.flush import TaskEvent
 from engine.labels import Labels
+from engine.pipeline import resume
 from engine.pipeline.replay import replay
-from engine.recording import Recorder
+from engine.recording import Recorder, open_recording
 from engine.rulegroup.options import GroupOptions
 from engine.rulegroup.runner import GroupRunner
 from engine.rulegroup.state import after_downtime
@@ -97,11 +98,8 @@ def _start(group: Group, folder: Path, now_ms: int) -> tuple[GroupRunner, Record
     database = StateDb.open(folder / "state.db")
     recorder = Recorder(str(folder / "recording"))
     store = Store()
-    if (folder / "recording" / "manifest.jsonl").exists():
-        recording = open_data(str(folder / "recording")) if database.load() else None
-        if recording is not None:
-            store.refill(recording.with_derived(), now_ms)
-            store.refill_events(recording.all_events(0, now_ms))
+    if database.load():
+        resume.refill(store, open_recording(str(folder / "recording")), now_ms)
     state = database.load().get((group.file, group.name))
     if state is not None:
         last_ms = state.last_evaluation_ms or 0

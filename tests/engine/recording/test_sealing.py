@@ -9,7 +9,7 @@ import pytest
 
 from engine.flush import Flush, TaskEvent
 from engine.labels import Labels
-from engine.recording import Recorder, open_recording, seal_apart, sealing
+from engine.recording import Recorder, child, open_recording, seal_apart, sealing
 from engine.recording.hourly import journals, seal
 
 if TYPE_CHECKING:
@@ -77,16 +77,16 @@ def test_what_the_system_refuses_is_the_same_refusal(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("child", "why"),
+    ("program", "why"),
     [
         ("import os; os.kill(os.getpid(), 9)", r"ended with status -9"),
         ("raise MemoryError('no room')", r"ended with status 1: MemoryError: no room"),
     ],
 )
 def test_a_child_that_dies_leaves_the_journal_for_the_next_time(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, child: str, why: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, program: str, why: str
 ) -> None:
-    monkeypatch.setattr(sealing, "_CHILD", child)
+    monkeypatch.setattr(child, "_CHILD", program)
     with pytest.raises(OSError, match=why):
         seal_apart(str(folder), only(folder))
     monkeypatch.undo()
@@ -95,7 +95,7 @@ def test_a_child_that_dies_leaves_the_journal_for_the_next_time(
 
 
 def test_a_child_that_hangs_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sealing, "_CHILD", "import time; time.sleep(60)")
+    monkeypatch.setattr(child, "_CHILD", "import time; time.sleep(60)")
     monkeypatch.setattr(sealing, "TIMEOUT_SECONDS", 0.2)
     with pytest.raises(OSError, match=r"took more than 0.2 s"):
         seal_apart(str(folder), only(folder))

@@ -165,14 +165,6 @@ def test_events_are_bounded_and_counted() -> None:
     assert store.dropped_total == {"event_limit": 3}
 
 
-def test_a_store_refilled_from_another_holds_the_same() -> None:
-    first, second = Store(), Store()
-    for time_ms in range(0, 1_000_000, 10_000):
-        first.append(flush(time_ms, a=time_ms, **({"b": 1.0} if time_ms % 30_000 else {})))
-    second.refill(first, 2_000_000)
-    assert rows(first) == rows(second)
-
-
 def test_readers_see_whole_flushes_while_the_writer_writes() -> None:
     store = Store(window_ms=500_000)
     torn: list[str] = []

@@ -1,0 +1,103 @@
+"""The live window read back at a start, in a child: only its samples and events reach the agent.
+
+The child writes pickles: a row for each time that has samples, then the events. A pickle runs what
+it says, and these come from code of our own over a pipe of our own.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from engine.dataset.errors import DataError
+from engine.flush import TaskEvent
+from engine.labels import Labels
+from engine.recording import child as children
+from engine.recording.journal import event_of_row, event_row
+from engine.recording.reading import open_recording
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
+    from engine.recording.reading import Recording
+    from engine.series import Float64Array
+
+# A time, the labels and values of its samples, and events.
+Row = tuple[int, list[Labels], "Float64Array", list[TaskEvent]]
+
+
+def read_window(path: str, start_ms: int, end_ms: int) -> Iterator[Row]:
+    """Times in order, each with its samples; the last row has the events, by `flush_ms`.
+
+    Raises DataError, after what could be read.
+    """
+    try:
+        child = children.start(__name__, path, str(start_ms), str(end_ms))
+    except OSError as error:
+        raise DataError(path, f"cannot be read back: {error.strerror}") from None
+    with child:
+        try:
+            yield from _rows(cast("BinaryIO", child.stdout))
+        except (EOFError, pickle.UnpicklingError):
+            _, errors = child.communicate()
+            why = children.ending(child, errors)
+            raise DataError(path, f"cannot be read back: the process that does it {why}") from None
+        finally:
+            child.kill()
+
+
+def main(path: str, start_ms: str, end_ms: str) -> None:
+    """The child: writes rows to standard output."""
+    os.nice(children.NICENESS)
+    try:
+        _write(sys.stdout.buffer, open_recording(path), int(start_ms), int(end_ms))
+    except DataError as error:
+        pickle.dump(("refused", error.place, error.what, error.hint), sys.stdout.buffer)
+
+
+def _rows(stream: BinaryIO) -> Iterator[Row]:
+    """Raises DataError for what the child tells; EOFError when it ended before it was done."""
+    known: list[Labels] = []
+    while (found := pickle.load(stream))[0] != "done":  # noqa: S301 - see the module
+        if found[0] == "refused":
+            raise DataError(*found[1:])
+        _, time_ms, fresh, numbers, values, events = found
+        known += [Labels((_one(name), _one(value)) for name, value in own) for own in fresh]
+        labels = [known[own] for own in numbers]
+        yield time_ms, labels, values, [_event(row) for row in events]
+
+
+def _write(stream: BinaryIO, recording: Recording, start_ms: int, end_ms: int) -> None:
+    times: dict[int, tuple[list[int], list[float]]] = {}
+    series = recording.with_derived().select((), start_ms, end_ms)
+    for number, one in enumerate(series):
+        # .tolist() keeps a marker's bits: a float64 is copied, not computed with.
+        for time_ms, value in zip(one.timestamps_ms.tolist(), one.values.tolist(), strict=True):
+            numbers, values = times.setdefault(time_ms, ([], []))
+            numbers.append(number)
+            values.append(value)
+    fresh = [one.labels.pairs for one in series]
+    for time_ms in sorted(times):
+        numbers, values = times[time_ms]
+        pickle.dump(("row", time_ms, fresh, numbers, np.array(values), []), stream)
+        fresh = []
+    events = sorted(recording.all_events(start_ms, end_ms), key=lambda event: event.flush_ms)
+    if events:
+        rows = [event_row(event) for event in events]
+        pickle.dump(("row", events[-1].flush_ms, [], [], np.empty(0), rows), stream)
+    pickle.dump(("done",), stream)
+
+
+def _event(row: list[Any]) -> TaskEvent:
+    *plain, fields = row
+    return event_of_row([*map(_one, plain), [(_one(name), _one(value)) for name, value in fields]])
+
+
+def _one(value: Any) -> Any:
+    """The one string of all that are equal: labels and fields say the same few over and over."""
+    return sys.intern(value) if type(value) is str else value
