@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from engine.aggregate.identity import TaskDirectory
 from engine.aggregate.procfs import Procfs
-from engine.readings import Gone, ProbeStatus, Produced, Watched
+from engine.readings import Gone, ProbeStatus, Produced
 from probes.tcp_retransmit import namespaces
 from probes.tcp_retransmit.check import UNSEEN
-from probes.tcp_retransmit.namespaces import shared_namespaces
 from probes.tcp_retransmit.owners import Owners
-from probes.tcp_retransmit.sockets import LOSS_PROBES, Sockets
+from probes.tcp_retransmit.sockets import Sockets, met
 from probes.tcp_retransmit.totals import COUNTERS
 
 if TYPE_CHECKING:
@@ -56,12 +55,8 @@ class TcpPoller:
         return self.status()
 
     def _meet(self, pid: int) -> None:
-        new, replaced = self._owners.meet(pid)
-        if replaced is not None:
-            self._emit(Gone(replaced.process))
-        if new is not None:
-            own = () if new.namespace in shared_namespaces() else ((LOSS_PROBES, ()),)
-            self._emit(Watched(new.process, COUNTERS + own))
+        for reading in met(*self._owners.meet(pid), COUNTERS):
+            self._emit(reading)
 
     def poll(self) -> None:
         """Hear of closed sockets."""

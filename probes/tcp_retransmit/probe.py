@@ -20,10 +20,9 @@ from probes.tcp_retransmit.check import UNSEEN
 from probes.tcp_retransmit.incidents import event
 from probes.tcp_retransmit.kernel import RetransmitProgram
 from probes.tcp_retransmit.limits import Limits, LimitSettings, looking_from_settings
-from probes.tcp_retransmit.namespaces import shared_namespaces
 from probes.tcp_retransmit.owners import Owners
 from probes.tcp_retransmit.poller import TcpPoller
-from probes.tcp_retransmit.sockets import LOSS_PROBES, Sockets
+from probes.tcp_retransmit.sockets import Sockets, met
 from probes.tcp_retransmit.tallies import (
     ABANDONED,
     CONNECT_SECONDS,
@@ -130,14 +129,8 @@ class TcpRetransmitProbe:
         self._sockets.poll()
 
     def _meet(self, pid: int) -> None:
-        new, replaced = self._owners.meet(pid)
-        if replaced is not None:
-            self._emit(Gone(replaced.process))
-        if new is not None:
-            # In a namespace of the node's, loss probes are nobody's own: a task's 0 would claim
-            # that it has none.
-            own = () if new.namespace in shared_namespaces() else ((LOSS_PROBES, ()),)
-            self._emit(Watched(new.process, COUNTERS + own))
+        for reading in met(*self._owners.meet(pid), COUNTERS):
+            self._emit(reading)
 
     def _keep(self, found: dict[Connection, Process]) -> None:
         """Remember owners that sock_diag told."""

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from engine.aggregate.procfs import Procfs
-from engine.readings import Count, Level
+from engine.readings import Count, Gone, Level, Watched
 from probes.tcp_retransmit import mib, namespaces, owners, sockdiag
 from probes.tcp_retransmit.check import Check
 from probes.tcp_retransmit.gauges import Gauges
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator, Mapping
 
-    from engine.readings import Process, Reading
+    from engine.readings import Pairs, Process, Reading
     from probes.tcp_retransmit.flow import Connection
     from probes.tcp_retransmit.owners import Owner, Owners
     from probes.tcp_retransmit.sockdiag import TcpSocket
@@ -42,6 +42,19 @@ class Looking:
     interval_seconds: float = 0.0
     share: float = 0.005
     detail_limit: int = 20
+
+
+def met(
+    new: Owner | None, replaced: Owner | None, counters: tuple[tuple[str, Pairs], ...]
+) -> Iterator[Reading]:
+    """What is told of an owner that is new, and of the one whose pid it took."""
+    if replaced is not None:
+        yield Gone(replaced.process)
+    if new is not None:
+        # In a namespace of the node's, loss probes are nobody's own: a task's 0 would claim that
+        # it has none.
+        shared = new.namespace in namespaces.shared_namespaces()
+        yield Watched(new.process, counters if shared else (*counters, (LOSS_PROBES, ())))
 
 
 class Sockets:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from engine.readings import Count, ProbeOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.readings import Reading
     from probes.functions.probe import LibraryProbe
+    from tests.probes.job import Job
 
 
 class Driver:
@@ -32,6 +36,16 @@ class Driver:
         readings = self.readings.copy()
         self.readings.clear()
         return readings
+
+
+@contextlib.contextmanager
+def keeping(driver: Driver, keeper: Job) -> Iterator[Driver]:
+    """The probe, while a job keeps its library in use, so that this is attached once."""
+    assert driver.status.state != "off", driver.status
+    driver.flush()
+    yield driver
+    keeper.end()
+    driver.probe.stop()
 
 
 def by_operation(readings: list[Reading], pid: int, metric: str) -> dict[str, float]:

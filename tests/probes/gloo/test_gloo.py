@@ -13,7 +13,7 @@ from engine.readings import Event, Level, Process, Reading, Told
 from probes.gloo.functions import FUNCTIONS, SLOTS
 from probes.gloo.probe import GlooProbe
 from probes.gloo.readings import Group
-from tests.probes.driving import Driver, by_operation
+from tests.probes.driving import Driver, by_operation, keeping
 from tests.probes.job import Job, build
 
 if TYPE_CHECKING:
@@ -37,14 +37,8 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def running(stand_in: Path) -> Iterator[Driver]:
-    driver = Driver(GlooProbe(), slow_connect="100ms")
-    assert driver.status.state != "off", driver.status
-    # Keeps the file mapped, so that it is attached once.
-    keeper = Program(stand_in)
-    driver.flush()
-    yield driver
-    keeper.end()
-    driver.probe.stop()
+    with keeping(Driver(GlooProbe(), slow_connect="100ms"), Program(stand_in)) as driver:
+        yield driver
 
 
 @pytest.fixture

@@ -11,12 +11,22 @@ from probes.libraries.maps import FileKey, LibraryNames
 from probes.libraries.subscription import Changes
 
 if TYPE_CHECKING:
+    from probes.libraries.subscription import Subscription
     from tests.probes.libraries.conftest import Machine
 
 LINKER = ("/lib64/ld-linux-x86-64.so.2", 7)
 TORCH = ("/venv/lib/libtorch_cpu.so", 9)
 NCCL = ("/venv/lib/libnccl.so.2", 10)
 CUDART = ("/venv/lib/libcudart-9f.so.12", 11)
+
+
+def polled_twice(machine: Machine) -> tuple[Subscription, Subscription]:
+    """Two who asked for the same library, and have heard of all that is there."""
+    watch = machine.shared()
+    busy, lazy = watch.subscribe("libtorch_cpu.so"), watch.subscribe("libtorch_cpu.so")
+    busy.poll()
+    lazy.poll()
+    return busy, lazy
 
 
 def test_each_subscriber_sees_its_own_libraries_and_every_change_once(machine: Machine) -> None:
@@ -73,10 +83,7 @@ def test_a_late_subscriber_is_told_of_what_runs_already(machine: Machine) -> Non
 def test_what_came_and_went_between_two_polls_of_a_subscriber_is_not_told(
     machine: Machine,
 ) -> None:
-    watch = machine.shared()
-    busy, lazy = watch.subscribe("libtorch_cpu.so"), watch.subscribe("libtorch_cpu.so")
-    busy.poll()
-    lazy.poll()
+    busy, lazy = polled_twice(machine)
     machine.runs(20, [LINKER, TORCH])
     machine.named = {20}
     assert busy.poll().joined
@@ -89,10 +96,7 @@ def test_a_process_that_runs_itself_again_between_two_polls_was_there_all_the_ti
     machine: Machine,
 ) -> None:
     machine.runs(20, [LINKER, TORCH])
-    watch = machine.shared()
-    busy, lazy = watch.subscribe("libtorch_cpu.so"), watch.subscribe("libtorch_cpu.so")
-    busy.poll()
-    lazy.poll()
+    busy, lazy = polled_twice(machine)
     for libraries in ([LINKER], [LINKER, TORCH]):
         machine.runs(20, libraries)
         machine.named = {20}
@@ -115,10 +119,7 @@ def test_a_closed_subscription_costs_the_others_nothing(machine: Machine) -> Non
 
 
 def test_the_file_that_appears_is_shown_as_a_living_process_maps_it(machine: Machine) -> None:
-    watch = machine.shared()
-    busy, lazy = watch.subscribe("libtorch_cpu.so"), watch.subscribe("libtorch_cpu.so")
-    busy.poll()
-    lazy.poll()
+    busy, lazy = polled_twice(machine)
     machine.runs(20, [LINKER, TORCH])
     machine.runs(21, [LINKER, TORCH])
     machine.named = {20, 21}
@@ -167,10 +168,7 @@ def test_without_a_name_nothing_matches(machine: Machine) -> None:
 def test_a_file_that_appears_is_shown_as_a_user_maps_it_that_has_not_just_ended(
     machine: Machine,
 ) -> None:
-    watch = machine.shared()
-    busy, lazy = watch.subscribe("libtorch_cpu.so"), watch.subscribe("libtorch_cpu.so")
-    busy.poll()
-    lazy.poll()
+    busy, lazy = polled_twice(machine)
     for pid in (20, 21):
         machine.runs(pid, [LINKER, TORCH])
     machine.named = {20, 21}

@@ -16,7 +16,7 @@ from probes.mpi.functions import BLOCKING, SLOTS, functions
 from probes.mpi.probe import SOURCE, MpiProbe
 from probes.mpi.readings import Trouble
 from probes.mpi.waits import Waits
-from tests.probes.driving import Driver, by_operation
+from tests.probes.driving import Driver, by_operation, keeping
 from tests.probes.job import Job, build
 
 if TYPE_CHECKING:
@@ -40,14 +40,8 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def running(stand_in: Path) -> Iterator[Driver]:
-    driver = Driver(MpiProbe(), slow_init="1ms")
-    assert driver.status.state != "off", driver.status
-    # Keeps the file mapped, so that it is attached once.
-    keeper = Program(stand_in)
-    driver.flush()
-    yield driver
-    keeper.end()
-    driver.probe.stop()
+    with keeping(Driver(MpiProbe(), slow_init="1ms"), Program(stand_in)) as driver:
+        yield driver
 
 
 @pytest.fixture

@@ -45,29 +45,13 @@ class Driver:
 
     def total(self, metric: str, pid: int, **labels: str) -> float:
         """Of a counter since the start, summed over the labels that are not given."""
-        wanted = set(labels.items())
-        return sum(
-            each.delta
-            for each in self.all
-            if isinstance(each, Count)
-            and each.metric == metric
-            and each.process
-            and each.process.pid == pid
-            and wanted <= set(each.labels)
-        )
+        counts = [each for each in self.all if isinstance(each, Count)]
+        return sum(each.delta for each in counts if is_of(each, metric, pid, labels))
 
     def level(self, metric: str, pid: int, **labels: str) -> list[float]:
         """The values of a gauge in the last flush."""
-        wanted = set(labels.items())
-        return [
-            each.value
-            for each in self.readings
-            if isinstance(each, Level)
-            and each.metric == metric
-            and each.process
-            and each.process.pid == pid
-            and wanted <= set(each.labels)
-        ]
+        levels = [each for each in self.readings if isinstance(each, Level)]
+        return [each.value for each in levels if is_of(each, metric, pid, labels)]
 
     def events(self, pid: int) -> list[tuple[str, dict[str, object]]]:
         """The kind and fields of every event of a process since the start."""
@@ -76,3 +60,9 @@ class Driver:
             for each in self.all
             if isinstance(each, Event) and each.process and each.process.pid == pid
         ]
+
+
+def is_of(each: Count | Level, metric: str, pid: int, labels: dict[str, str]) -> bool:
+    """Whether a reading is of a metric and a process, with these labels among its own."""
+    own = each.process is not None and each.process.pid == pid
+    return own and each.metric == metric and labels.items() <= dict(each.labels).items()
