@@ -27,6 +27,7 @@ echo "ready $(cut -d' ' -f1 /proc/uptime) s after boot"
 # Tests compile their stand-ins on the host (remote_gcc.py).
 mkdir -p /run/compilers
 for each in gcc g++; do
+  command -v "$each" >/dev/null || continue
   printf '#!/bin/sh\nexec "%s" -I -S "%s" %s "$@"\n' \
     "$python" "$PWD/tests/kernels/remote_gcc.py" "$each" >"/run/compilers/$each"
   chmod +x "/run/compilers/$each"

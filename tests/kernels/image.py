@@ -37,7 +37,7 @@ def build(image: Path, tree: Path, scratch: Path) -> None:
     folders = _outermost(Path(each) for each in sys.path if _is_packages(each))
     files = [Path(sys.executable).resolve(), *_libraries()]
     for each in (*folders, *files):
-        _link(each, scratch / each.relative_to("/"))
+        _link(each, scratch / each.relative_to("/"), _LEFT_OUT)
     _link(tree, scratch / TREE)
     mounts = [str(each) for each in (*folders, *files)]
     (scratch / MOUNTS).write_text("\n".join(mounts) + "\n", encoding="utf-8")
@@ -68,11 +68,11 @@ def _libraries() -> list[Path]:
     return sorted(wanted)
 
 
-def _link(source: Path, target: Path) -> None:
+def _link(source: Path, target: Path, left_out: Iterable[str] = ()) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
-        left_out = shutil.ignore_patterns(*_LEFT_OUT)
-        shutil.copytree(source, target, symlinks=True, ignore=left_out, copy_function=_file)
+        ignore = shutil.ignore_patterns(*left_out)
+        shutil.copytree(source, target, symlinks=True, ignore=ignore, copy_function=_file)
     else:
         _file(str(source), str(target))
 
