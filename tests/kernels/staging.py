@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,7 @@ def _marked_files(tree: Path) -> tuple[str, ...]:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "each_kernel", *naming],
         cwd=tree,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""},
         capture_output=True,
         text=True,
         check=False,
