@@ -168,8 +168,9 @@ class TcpRetransmitProbe:
             (("segments", "broadcast_lost"), self._sockets.overflows),
             (("segments", UNSEEN), self._sockets.check.difference[UNSEEN]),
         )
+        produced = self._program.produced()  # first: it also sees what was skipped
         losses = (*self._program.lost(), *segments)
-        return Produced(self.name, self._program.produced(), losses, self._program.map_use())
+        return Produced(self.name, produced, losses, self._program.map_use())
 
     def collect(self) -> None:
         """Emit counts, segments and loss probes, then who has gone."""

@@ -64,7 +64,7 @@ class Watcher:
             self.probe.collect()
 
     def _read(self, pair: Any) -> dict[tuple[int, str], int]:
-        names = ("TcpRetransSegs", "TcpOutSegs", "TcpExtTCPRetransFail", "TcpExtTCPSynRetrans")
+        names = ("TcpRetransSegs", "TcpOutSegs", "TcpExtTCPRetransFail")
         self.kernel = {(side, name): pair.counter(side, name) for side in (0, 1) for name in names}
         return self.kernel
 

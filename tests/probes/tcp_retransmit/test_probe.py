@@ -71,6 +71,25 @@ def test_a_process_that_ended_unseen_leaves_the_kernels_table() -> None:
     assert set(probe._newest) == {os.getpid()}
 
 
+def test_what_was_skipped_is_told_with_the_reading_that_shows_it() -> None:
+    class Program:
+        skipped = 0
+
+        def produced(self) -> tuple[tuple[str, int], ...]:
+            self.skipped = 3
+            return (("", 390),)
+
+        def lost(self) -> tuple[tuple[tuple[str, str], int], ...]:
+            return ((("", "skipped"), self.skipped),)
+
+        def map_use(self) -> tuple[object, ...]:
+            return ()
+
+    probe = TcpRetransmitProbe()
+    probe._program = Program()  # type: ignore[assignment]
+    assert dict(probe.produced().lost)["", "skipped"] == 3
+
+
 @pytest.mark.root
 def test_without_a_tracepoint_it_polls_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(category: str, event: str) -> None:
