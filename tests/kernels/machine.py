@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -79,19 +80,22 @@ def _boot(
     command += ["--cwd", str(ROOT), "--memory", "3G", "--cpus", "2", f"--rwdir={arguments[0]}"]
     # KVM is not asked for: in a virtual machine it is often there and does not work.
     command += ["--disable-kvm", "--force-9p", "--disk", str(disk)]
-    try:
-        done = subprocess.run(
-            [*command, "--", "sh", str(stage.tree / GUEST), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=limit_seconds,
-            env={**os.environ, "PATH": f"{scripts}:{os.environ['PATH']}"},  # vng calls its kin
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        return (error.stdout or b"").decode(errors="replace")
-    return done.stdout.decode(errors="replace")
+    with subprocess.Popen(
+        [*command, "--", "sh", str(stage.tree / GUEST), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "PATH": f"{scripts}:{os.environ['PATH']}"},  # vng calls its kin
+        start_new_session=True,
+    ) as vng:
+        try:
+            console, _ = vng.communicate(timeout=limit_seconds)
+        except BaseException as error:
+            os.killpg(vng.pid, signal.SIGKILL)  # qemu too, which holds the pipe
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            console, _ = vng.communicate()
+    return console.decode(errors="replace")
 
 
 def _read(out: Path, console: str) -> Run:
