@@ -169,7 +169,7 @@ class Governed:
         hits = self._hits.pop(key, 0)
         if hits or delta.any():
             self._told[key] = whole
-            total = to_total([int(each) for each in delta], hits, self._last[key])
+            total = to_total(delta.astype(np.int64).tolist(), hits, self._last[key])
             yield Calls(key[1], key[0], total)
 
     def _forget(self, process: Process) -> None:

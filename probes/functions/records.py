@@ -64,10 +64,6 @@ class TotalKey:
         born, tgid, slot = _KEY.unpack(key)
         return cls(tgid, born, slot)
 
-    def encode(self) -> bytes:
-        """For the map."""
-        return _KEY.pack(self.born, self.tgid, self.slot)
-
 
 @dataclass(frozen=True, slots=True)
 class Thread:

@@ -26,7 +26,6 @@ STREAMS = ("", "events")
 REASONS = (("", "map_full"), ("", "threads_full"), ("events", "ring_full"))
 EXIT_PROGRAM = {"call_exit": ProgramType.RAW_TRACEPOINT}
 SLOW_PAGES = 32
-NOTHING = Total()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +89,9 @@ class CallTotals:
         self._bpf = bpf
         self.names = tuple(names)
         self.owners = owners or Owners()
-        self._seen: dict[TotalKey, Total] = {}
-        self._retired: set[TotalKey] = set()
+        # The bytes of the map: most of them are those of the last look and need no decoding.
+        self._seen: dict[bytes, bytes] = {}
+        self._retired: set[bytes] = set()
         self._hits: Counter[tuple[str, Process]] = Counter()
         self._slow = bpf.events("call_slow_events", SLOW_PAGES)
         # Without it a pid that is used again within one look keeps its predecessor's counts.
@@ -126,7 +126,7 @@ class CallTotals:
         open_: list[OpenCall] = []
         self.owners.refresh(self._born())
         for key, value in self._bpf.map("call_totals").items():
-            calls += self._settle(TotalKey.decode(key), Total.decode(value))
+            calls += self._settle(key, value)
         for key, value in self._bpf.map("call_threads").items():
             thread = Thread.decode(key, value)
             if not self.owners.runs(thread.pid, thread.tid):
@@ -173,21 +173,23 @@ class CallTotals:
         items = self._bpf.map("call_processes").items()
         return {struct.unpack("=I", k)[0]: struct.unpack("=Q", v)[0] for k, v in items}
 
-    def _settle(self, key: TotalKey, total: Total) -> list[Calls]:
-        before = self._seen.get(key, NOTHING)
-        self._seen[key] = total
+    def _settle(self, row: bytes, value: bytes) -> list[Calls]:
+        before = self._seen.get(row) or bytes(len(value))
+        self._seen[row] = value
+        key = TotalKey.decode(row)
         owner = self.owners.of(key.tgid, key.born)
         if not self.owners.lives(key.tgid, key.born):
             # A program may be about to add to it: it goes when a whole look has seen it at rest.
-            if key in self._retired and total == before:
-                self._retired.discard(key)
-                self._bpf.map("call_totals").delete(key.encode())
-                del self._seen[key]
+            if row in self._retired and value == before:
+                self._retired.discard(row)
+                self._bpf.map("call_totals").delete(row)
+                del self._seen[row]
             else:
-                self._retired.add(key)
-        if total == before:
+                self._retired.add(row)
+        if value == before:
             return []
-        return [Calls(owner, self._name(key.slot), total.since(before))]
+        grown = Total.decode(value).since(Total.decode(before))
+        return [Calls(owner, self._name(key.slot), grown)]
 
     def _bury(self, key: bytes, thread: Thread) -> list[Calls]:
         """A thread ended: its entries that had no exit are counted now."""

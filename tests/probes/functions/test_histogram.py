@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import shutil
+import struct
 import subprocess
 from bisect import bisect_left
 from pathlib import Path
@@ -114,8 +115,8 @@ def test_differences_of_totals_add_up(numbers: list[int]) -> None:
 
 
 def test_records_are_decoded_field_by_field() -> None:
-    key = TotalKey(tgid=7, born=9, slot=3)
-    assert TotalKey.decode(key.encode()) == key
+    key = struct.pack("=QII", 9, 7, 3)
+    assert TotalKey.decode(key) == TotalKey(tgid=7, born=9, slot=3)
     fields = [0, 2, 1, *(5, 1, 0, 0, 0, 0), *(4, 1, 0, 0, 0, 0), *([0] * 12)]
     value = b"".join(n.to_bytes(8, "little") for n in fields)
     thread = Thread(pid=7, tid=8, slot=3, open_since=0, entries=2, abandoned=1, frames=2)
