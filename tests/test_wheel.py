@@ -49,6 +49,7 @@ def test_every_file_of_the_packages_is_in_it(wheel: frozenset[str]) -> None:
     [
         "rules/packs/*.yaml",
         "probes/*/program.bpf.c",
+        "probes/*/*.h",
         "probes/bpf/kernel/**/*.h",
         "probes/bpf/words/*.h",
         "probes/demo/recording/**/*.*",

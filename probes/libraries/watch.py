@@ -17,14 +17,7 @@ from engine.aggregate.procfs import Procfs
 from probes.libraries.ends import Ends
 from probes.libraries.executables import Executables
 from probes.libraries.limits import Limits
-from probes.libraries.maps import (
-    PROC,
-    LibraryNames,
-    Mapped,
-    identify,
-    read_maps,
-    threads,
-)
+from probes.libraries.maps import PROC, LibraryNames, Mapped, identify, read_maps, threads
 from probes.libraries.parents import Parents
 from probes.libraries.subscription import Subscription
 from probes.libraries.sweep import GONE_COST, Sweeper
