@@ -44,7 +44,7 @@ METRICS: dict[str, Description] = {
         "gauge", "How many entries a probe's kernel map can hold."
     ),
     "stallwatch_probe_mode": Description(
-        "gauge", "1 for the mode a probed function is in: full, colder, duty, detached."
+        "gauge", "1 for the mode a probed function is in: full, colder, duty, sampled, detached."
     ),
     "stallwatch_probe_overhead_ratio": Description(
         "gauge", "Share of its CPU time that a probed function's traps took of the worst process."
@@ -52,6 +52,12 @@ METRICS: dict[str, Description] = {
     "stallwatch_probe_error_ratio": Description(
         "gauge",
         "Error bound of a probed function's counts, as a share of them, of the worst process.",
+    ),
+    "stallwatch_sampler_up": Description(
+        "gauge", "1 while functions are sampled, 0 if they cannot be; `reason` says why."
+    ),
+    "stallwatch_sampler_overhead_ratio": Description(
+        "gauge", "What the sampler's program takes of each CPU that is not idle."
     ),
     "stallwatch_probe_trap_seconds": Description(
         "gauge", "What a uprobe's trap costs here: entry (emulated), entry_stepped, exit."

@@ -138,6 +138,25 @@ def attach_uprobes(program_fd: int, path: str, offsets: Sequence[int]) -> list[A
     return attached
 
 
+def attach_clock(program_fd: int, hertz: int) -> list[Attachment]:
+    """Run a program so often on each CPU that is online now and not idle.
+
+    Raises UnavailableError: no_clock where perf events are refused.
+    """
+    attached: list[Attachment] = []
+    try:
+        for cpu in syscall.online_cpus():
+            fd = syscall.perf_clock_open(cpu, hertz)
+            attached.append(Attachment(fd))
+            syscall.perf_event_attach(fd, program_fd)
+    except OSError as error:
+        for each in attached:
+            each.detach()
+        mend = "allow perf events: CAP_PERFMON or CAP_SYS_ADMIN, and no seccomp filter on them"
+        raise UnavailableError("no_clock", f"no clock of a CPU: {error.strerror}", mend) from error
+    return attached
+
+
 def _through_tracefs(program_fd: int, path: str, offset: int, pid: int) -> Attachment:
     event = _add_entry(path, offset)
     try:

@@ -20,6 +20,7 @@ Reason: TypeAlias = Literal[
     "no_tracepoint",
     "no_uprobe",
     "no_kprobe",
+    "no_clock",
     "too_costly",
     "old_kernel",
     "verifier",

@@ -40,6 +40,7 @@ class ProgramType(enum.IntEnum):
     UPROBE = 2
     KPROBE = 2
     TRACEPOINT = 5
+    PERF_EVENT = 7
     RAW_TRACEPOINT = 17
 
 
@@ -90,6 +91,11 @@ class BpfObject:
         """At several offsets of a file, as one where the kernel can. Raises UnavailableError."""
         fd = self._built.program_fds[program]
         return [self._keep(each) for each in attachment.attach_uprobes(fd, path, offsets)]
+
+    def attach_clock(self, program: str, hertz: int) -> list[Attachment]:
+        """On each CPU, so often. Raises UnavailableError."""
+        fd = self._built.program_fds[program]
+        return [self._keep(each) for each in attachment.attach_clock(fd, hertz)]
 
     def _keep(self, attached: Attachment) -> Attachment:
         self._attachments.append(attached)

@@ -33,7 +33,9 @@ TRACE_UPROBE_MULTI = 48  # enum bpf_attach_type
 
 MAP_TYPE_HASH, MAP_TYPE_PERCPU_HASH, MAP_TYPE_PERCPU_ARRAY, MAP_TYPE_LRU_HASH = 1, 5, 6, 9
 MAP_TYPE_ARRAY_OF_MAPS, MAP_TYPE_RINGBUF = 12, 27
-PERF_TYPE_TRACEPOINT = 2
+PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT = 1, 2
+PERF_COUNT_SW_CPU_CLOCK = 0
+_EXCLUDE_IDLE, _FREQUENCY = 1 << 7, 1 << 10  # bits of struct perf_event_attr
 
 _IOC_ENABLE, _IOC_SET_BPF = 0x2400, 0x40042408
 _PERF_FLAG_FD_CLOEXEC = 8
@@ -227,8 +229,18 @@ def perf_event_open(
     attr = struct.pack(
         "=IIQQQQQIIQQ", kind, _PERF_ATTR_SIZE, config, 1, 0, 0, 0, 1, 0, config1, offset
     )
+    return _perf_event_open(attr, pid, 0 if pid < 0 else -1)
+
+
+def perf_clock_open(cpu: int, hertz: int) -> int:
+    """Open the kernel's clock of one CPU, whatever runs there and while it is not idle."""
+    what = (PERF_TYPE_SOFTWARE, _PERF_ATTR_SIZE, PERF_COUNT_SW_CPU_CLOCK, hertz)
+    flags = _EXCLUDE_IDLE | _FREQUENCY
+    return _perf_event_open(struct.pack("=IIQQQQQIIQQ", *what, 0, 0, flags, 0, 0, 0, 0), -1, cpu)
+
+
+def _perf_event_open(attr: bytes, pid: int, cpu: int) -> int:
     block = ctypes.create_string_buffer(attr, len(attr))
-    cpu = 0 if pid < 0 else -1
     fd = int(
         _libc.syscall(_numbers()[1], block, pid, cpu, -1, ctypes.c_ulong(_PERF_FLAG_FD_CLOEXEC))
     )
@@ -249,6 +261,13 @@ def possible_cpus() -> int:
     """How many values a per-CPU map holds: the highest possible CPU plus one."""
     text = Path("/sys/devices/system/cpu/possible").read_text(encoding="ascii")
     return int(text.strip().replace(",", "-").split("-")[-1]) + 1
+
+
+def online_cpus() -> list[int]:
+    """The CPUs that run now: "0-3,8" is 0, 1, 2, 3 and 8."""
+    text = Path("/sys/devices/system/cpu/online").read_text(encoding="ascii").strip()
+    ends = [part.split("-") for part in text.split(",")]
+    return [cpu for part in ends for cpu in range(int(part[0]), int(part[-1]) + 1)]
 
 
 def kernel_release() -> tuple[int, int]:

@@ -8,7 +8,17 @@ METRIC = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 # Beginnings of the built-in metrics. A test holds this against docs/metrics.md.
 OURS = (
     *("stallwatch_", "ALERTS", "backward_passes_", "clock_", "comm_", "cuda_", "custom_"),
-    *("gloo_", "gpu_", "mpi_", "nccl_", "node_", "optimizer_steps_", "process_", "rdma_"),
+    *(
+        "function_",
+        "gloo_",
+        "gpu_",
+        "mpi_",
+        "nccl_",
+        "node_",
+        "optimizer_steps_",
+        "process_",
+        "rdma_",
+    ),
     *("step_", "steps_", "task_", "tcp_", "torch_", "training_"),
 )
 RESERVED_LABELS = frozenset({"cluster", "node", "task_id", "rank", "le", "quantile", "stream"})

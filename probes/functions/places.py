@@ -23,12 +23,16 @@ MAX_SEARCHED = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A symbol's entry and exits, as file offsets; `untold`: why its exits are not known."""
+    """A symbol's entry and exits, as file offsets; `untold`: why its exits are not known.
+
+    `size`: bytes of code from the entry on; 0: the linker did not say.
+    """
 
     name: str
     entry: int
     exits: tuple[int, ...] = ()
     untold: str = ""
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +100,17 @@ def _by_address(found: Match) -> int:
 def _place(image: Image, found: Match, *, timed: bool) -> Place:
     entry = entry_offset(image, found.symbol.address)
     if not timed:
-        return Place(found.symbol.name, entry)
-    exits = find_exits(image, found.symbol)
+        return Place(found.symbol.name, entry, size=found.symbol.size)
+    size, exits = found.symbol.size, find_exits(image, found.symbol)
     if found.symbol.address in exits.addresses:
         # Two programs on one instruction would run in any order, and time nothing.
         target = landing(image, found.symbol)
         if target is None:
             return Place(found.symbol.name, entry, (), "it leaves at its first instruction")
+        size = target.size
         entry, exits = entry_offset(image, target.address), find_exits(image, target)
     offsets = tuple(image.code_offset(address) for address in exits.addresses)
-    return Place(found.symbol.name, entry, offsets, exits.reason)
+    return Place(found.symbol.name, entry, offsets, exits.reason, size)
 
 
 def _absence(image: Image, function: Function, others: list[Match]) -> tuple[str, str, str]:

@@ -14,10 +14,11 @@ from probes.elf.image import ElfError, Image
 from probes.functions.detaching import Detacher
 from probes.functions.places import find_places
 from probes.libraries.maps import FileKey, LibraryNames, Mapped, open_mapped
+from probes.sampling.addresses import Span
 from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from probes.bpf.attachment import Attachment
     from probes.bpf.loader import BpfObject
@@ -174,6 +175,22 @@ class FunctionSites:
             if file.image is not None and name in file.sites
             for _, offset in file.sites[name].places.plan(self._functions[name])
         ]
+
+    def spans(self, name: str) -> list[Span]:
+        """Where the function's code lies in each file, under each key that the file has."""
+        return [
+            Span(key, place.entry, place.size)
+            for key, file in self._keyed()
+            if name in file.sites
+            for place in file.sites[name].places.symbols
+            if place.size
+        ]
+
+    def _keyed(self) -> Iterator[tuple[FileKey, File]]:
+        yield from self._files.items()
+        for twin, key in self._twins.items():
+            if key in self._files:
+                yield twin, self._files[key]
 
     def timed(self, key: FileKey, name: str) -> bool:
         """Whether entry and exits of a function are probed in a file: its calls have durations."""

@@ -69,6 +69,7 @@ static inline long sw_ring_output(void *ring, void *record, u64 size, u64 mark)
 #define SW_ARG5(ctx) ((u64)PT_REGS_PARM5(ctx))
 #define SW_ARG6(ctx) ((u64)PT_REGS_PARM6(ctx))
 #define SW_RETVAL(ctx) ((u64)PT_REGS_RC(ctx))
+#define SW_INSTRUCTION_POINTER(ctx) ((u64)PT_REGS_IP(ctx))
 #define SW_STACK_POINTER(ctx) ((u64)PT_REGS_SP(ctx))
 
 /* Copies the n-th (from 0) eight bytes of the arguments that are passed on the stack; 0: done. Which

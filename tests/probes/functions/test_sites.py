@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from probes.libraries.maps import LibraryNames
+from probes.sampling.addresses import regions
 from tests.probes.functions.conftest import Program
 from tests.probes.functions.test_calls import LIBRARY, Probed
 
@@ -52,6 +53,10 @@ def test_a_file_that_two_containers_share_is_probed_once_and_as_long_as_one_has_
         calls = {each.process.pid: each.total.calls for each in probed.look().calls if each.process}
         assert calls == {program.pid: 10 for program in programs}
         assert probed.sites.timed(two, "add")
+        # Its code is found in both, for whoever samples it.
+        spans = probed.sites.spans("add")
+        assert {span.key for span in spans} == {one, two}
+        assert [len(regions(program.pid, spans)) for program in programs] == [1, 1]
         probed.sites.detach(one)
         programs[1].do("add", 5)
         assert probed.calls(programs[1].pid, "add").calls == 5
