@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from probes.budget.settings import BudgetConfig
     from probes.budget.traps import TrapCosts
 
-Mode = Literal["full", "colder", "duty", "detached"]
+Mode = Literal["full", "colder", "duty", "sampled", "detached"]
 # Waiting times double with each relapse, up to this many times.
 MAX_DOUBLINGS = 6
 # A stratum is at least this many slices long: at half of the time the way back to "full" is near.
@@ -57,6 +57,8 @@ class Control:
     retry_at: float = 0.0
     schedule: Schedule | None = None
     slices: list[Slice] = field(default_factory=list)
+    # Whether a slice has shown what it would take now.
+    looked: bool = True
     suspended: bool = False
     # Files in which it was attached when it was suspended.
     files: int = 0
@@ -93,8 +95,11 @@ class Control:
         return self.fraction * longest >= self.settings.slice.seconds
 
     def begin_slices(self, now: float, chance: random.Random) -> None:
-        """Enter the duty cycle."""
-        self.schedule = Schedule(now, self.stratum_seconds(), chance)
+        """Enter the duty cycle; of one that was not counted the first slice comes soon."""
+        self.looked = self.mode == "full"
+        soon = LEAST_STRATUM * self.settings.slice.seconds
+        length = self.stratum_seconds() if self.looked else soon
+        self.schedule = Schedule(now, length, chance)
         self.slices, self.opened = [], {}
         self.calm_since, self.strikes, self.returning = None, 0, False
 
@@ -110,9 +115,17 @@ class Control:
         self.schedule = None
         self.slices = []
 
+    @property
+    def is_sliced(self) -> bool:
+        """Whether slices are a way to count it, and not only to look at what it would take."""
+        return "duty" in self.settings.ladder
+
     def is_calm(self, now: float) -> bool:
-        """Whether it has needed at most half of its allowance for long enough; asked each step."""
-        if self.worst > 0.5 * self.allowance:
+        """Whether it has needed little of its allowance for long enough; asked each step.
+
+        Little is half; all of it where nothing is told of what slices show.
+        """
+        if not self.looked or self.worst > (0.5 if self.is_sliced else 1.0) * self.allowance:
             self.calm_since = None
             return False
         if self.calm_since is None:

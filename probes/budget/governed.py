@@ -16,6 +16,7 @@ import numpy as np
 from engine.readings import Level
 from probes.budget.governor import Governor
 from probes.budget.ledger import Ledger
+from probes.budget.pool import AGENT, Pool
 from probes.budget.shares import cpu_seconds
 from probes.functions.records import Total
 from probes.functions.totals import Calls, Look
@@ -23,13 +24,14 @@ from probes.functions.totals import Calls, Look
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from engine.readings import Pairs, Process
+    from engine.readings import Pairs, Process, Reading
     from probes.budget.bounds import Floats
     from probes.budget.ledger import Key, Totals
     from probes.budget.settings import BudgetConfig
     from probes.functions.function import Function
     from probes.functions.sites import FunctionSites
     from probes.functions.totals import CallTotals
+    from probes.sampling.addresses import Span
 
 # Where things are in a vector of totals.
 TRAPS, CALLS, TIMED, ERRORS, ABANDONED, SUM, BYTES, FIRST_BUCKET = range(8)
@@ -68,12 +70,13 @@ class Governed:
         settings: BudgetConfig,
         *,
         function_of: Callable[[str], str] = str,
+        pool: Pool = AGENT,
     ) -> None:
         self._totals = totals
         self._function_of = function_of
         self._sites = sites
         ledger = Ledger(function_of)
-        self.governor = Governor(probe, self, functions, settings, ledger=ledger)
+        self.governor = Governor(probe, self, functions, settings, ledger=ledger, pool=pool)
         # Since a process was first seen; what of that was told; its hits that were not.
         self._raw: dict[Key, Floats] = {}
         self._told: dict[Key, Floats] = {}
@@ -115,7 +118,7 @@ class Governed:
         self._totals.leave(process)
         self._leaving.append(process)
 
-    def readings(self, metric: str, labels: Callable[[str], Pairs]) -> Iterator[Level]:
+    def readings(self, metric: str, labels: Callable[[str], Pairs]) -> Iterator[Reading]:
         """After a look: `<metric>_error_bound` of each count of calls, and the budget's metrics.
 
         `labels`: those of a slot. Slots of equal labels add up.
@@ -123,6 +126,10 @@ class Governed:
         for (slot, process), bound in self._bounds.items():
             yield Level(f"{metric}_error_bound", process, bound, labels(slot), "sum")
         yield from self.governor.levels()
+
+    def close(self) -> None:
+        """Leave the budget to others."""
+        self.governor.close()
 
     # What the governor does to breakpoints.
 
@@ -140,6 +147,10 @@ class Governed:
     def attached(self, name: str) -> int:
         """Files in which it is attached."""
         return self._sites.attached(name)
+
+    def spans(self, name: str) -> Sequence[Span]:
+        """Where its code lies."""
+        return self._sites.spans(name)
 
     def trap_codes(self, name: str) -> Sequence[bytes]:
         """The first bytes of each instruction at which it is or was attached."""

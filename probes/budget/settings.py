@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from engine.config.model import Section
 from engine.config.quantities import Interval, PositiveDuration
 
-Rung = Literal["colder", "duty"]
+Rung = Literal["colder", "duty", "sampled"]
 
 
 class BudgetConfig(Section):
@@ -28,7 +28,7 @@ class BudgetConfig(Section):
     ratio: float = Field(default=0.01, gt=0, le=1)
     slice: PositiveDuration = Interval(1_000)
     longest_period: PositiveDuration = Interval(300_000)
-    ladder: tuple[Rung, ...] = ("duty", "colder")
+    ladder: tuple[Rung, ...] = ("duty", "colder", "sampled")
     calm: PositiveDuration = Interval(60_000)
     retry: PositiveDuration = Interval(600_000)
 

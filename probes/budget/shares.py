@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from engine.readings import Process
 
+Name = TypeVar("Name")
 TICKS = os.sysconf("SC_CLK_TCK")
 PROC = Path("/proc")
 # A process that sleeps has next to no CPU time to take a share of, and nothing waits for it. It
@@ -36,23 +37,25 @@ def cpu_seconds(process: Process, proc: Path = PROC) -> float | None:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def taken_from(used_seconds: float | None, passed_seconds: float) -> float:
-    """The CPU seconds that a share is a share of: those used, within LEAST and MOST_CORES.
+def taken_from(
+    used_seconds: float | None, passed_seconds: float, least_cores: float = LEAST_CORES
+) -> float:
+    """The CPU seconds that a share is a share of: those used, within the least and MOST_CORES.
 
     Unknown use counts as the least.
     """
-    least, most = LEAST_CORES * passed_seconds, MOST_CORES * passed_seconds
+    least, most = least_cores * passed_seconds, MOST_CORES * passed_seconds
     return least if used_seconds is None else min(max(used_seconds, least), most)
 
 
-def share_out(budget: float, wanted: Mapping[str, float]) -> dict[str, float]:
+def share_out(budget: float, wanted: Mapping[Name, float]) -> dict[Name, float]:
     """How much of a budget each may take: who wants little gets it, the rest is shared equally.
 
     Max-min fairness (D. Bertsekas and R. Gallager, Data Networks, section 6.5.2). An allowance
     that is not used up is larger than what was wanted.
     """
     left, waiting = budget, dict(wanted)
-    allowed: dict[str, float] = {}
+    allowed: dict[Name, float] = {}
     for name in sorted(wanted, key=lambda each: wanted[each]):
         fair = left / len(waiting)
         allowed[name] = fair

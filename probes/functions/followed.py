@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from engine.readings import Level, Pairs, Process, Produced
+    from engine.readings import Pairs, Process, Produced, Reading
     from probes.budget.settings import BudgetConfig
     from probes.functions.function import Function
     from probes.functions.totals import Look, SlowCall
@@ -126,7 +126,7 @@ class Followed:
         """Calls that took at least their threshold."""
         return self.totals.slow()
 
-    def budget_levels(self, metric: str, labels: Callable[[str], Pairs]) -> Iterable[Level]:
+    def budget_levels(self, metric: str, labels: Callable[[str], Pairs]) -> Iterable[Reading]:
         """After `collect`: error bounds and the budget's own metrics."""
         return self._calls.readings(metric, labels)
 
@@ -175,6 +175,7 @@ class Followed:
     def close(self) -> None:
         """Detach."""
         self.watch.close()
+        self._calls.close()
         self.sites.close()
         self.bpf.close()
 

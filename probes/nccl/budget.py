@@ -2,7 +2,7 @@
 
 Collectives that cost too much are watched in slices and their counts scaled up (probes/budget).
 A wait that is seen now and then tells nothing, nor does half of a plugin's events: these, and the
-results of calls, are watched or they are not, and share the other half of the budget.
+results of calls, are watched or they are not. All share one budget, with the other probes too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from probes.nccl.functions import CALLS, COMMUNICATORS, RESULT, RESULTS, WAITS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from engine.readings import Process
+    from engine.readings import Process, Reading
     from probes.budget.bounds import Floats
     from probes.budget.ledger import Key, Totals
     from probes.budget.settings import BudgetConfig
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from probes.functions.sites import FunctionSites
     from probes.nccl.plugins import Plugins
     from probes.nccl.records import ProcessRecord
+    from probes.sampling.addresses import Span
 
 # Where things are in the vector of an operation.
 TRAPS, CALLS_, BYTES, FIRST_CLASS = range(4)
@@ -34,7 +35,6 @@ SIZE = FIRST_CLASS + len(abi.SIZE_BOUNDS) + 1
 ASK = "ncclCommGetAsyncError"
 PLUGIN = "ncclProfiler"
 FUNCTION_OF = {op: f"nccl{op}" for op in abi.OPERATIONS}
-SHARE = 0.5
 
 
 class _Plugin:
@@ -56,11 +56,10 @@ class Budget:
         self._sites = sites
         self._plugins = plugins
         self._closed = closed
-        half = settings.model_copy(update={"ratio": settings.ratio * SHARE})
-        rest = half.model_copy(update={"ladder": ()})
+        rest = settings.model_copy(update={"ladder": ()})
         asks = [each for each in COMMUNICATORS if each.name == ASK]
         others: list[Function | _Plugin] = [*RESULTS, *WAITS, *asks, _Plugin()]
-        self._calls = Governor("nccl", self, CALLS, half)
+        self._calls = Governor("nccl", self, CALLS, settings)
         self._rest = Governor("nccl", self, others, rest)
         self._raw: dict[Key, Floats] = {}
         self._told: dict[Key, Floats] = {}
@@ -135,7 +134,12 @@ class Budget:
             for key in [key for key in table if key[1] == process]:
                 del table[key]
 
-    def levels(self) -> Iterator[Level]:
+    def close(self) -> None:
+        """Leave the budget to others."""
+        for governor in (self._calls, self._rest):
+            governor.close()
+
+    def levels(self) -> Iterator[Reading]:
         """How far off counts may be, and the budget's own metrics."""
         for (name, process), bound in self._bounds.items():
             labels = (("op", name.removeprefix("nccl")),)
@@ -164,6 +168,10 @@ class Budget:
     def attached(self, name: str) -> int:
         """Files in which it is attached."""
         return self._plugins.attached if name == PLUGIN else self._sites.attached(name)
+
+    def spans(self, name: str) -> Sequence[Span]:
+        """Where its code lies."""
+        return [] if name == PLUGIN else self._sites.spans(name)
 
     def trap_codes(self, name: str) -> Sequence[bytes]:
         """The first bytes of each instruction at which it is attached."""

@@ -139,6 +139,7 @@ class NcclRunning:
         self.sites.close()
         self._plugins.close()
         self._rings.close()
+        self.settlement.close()
         self._bpf.close()
 
     def _apply(self, changes: Changes) -> None:

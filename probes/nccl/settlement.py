@@ -68,6 +68,10 @@ class Settlement:
             self._budget.forget(process)
             self.owners.leave(process)
 
+    def close(self) -> None:
+        """Leave the budget to others."""
+        self._budget.close()
+
     def _look(self) -> tuple[Snapshot, int]:
         # Before the maps are read: a wait that begins in between is then zero, never negative.
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)

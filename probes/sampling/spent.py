@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from probes.budget.bounds import bounded_mean
 
 
@@ -28,6 +26,5 @@ def spent(cpu_seconds: float, inside: int, samples: int) -> Spent:
     if samples <= 0:
         return Spent(0.0, max(0.0, cpu_seconds))
     share = min(1.0, inside / samples)
-    ends = np.zeros(1), np.ones(1)
-    half = float(bounded_mean(np.array([share]), *ends, samples)[0])
+    half = bounded_mean(share, 0.0, 1.0, samples)
     return Spent(cpu_seconds * share, cpu_seconds * half)

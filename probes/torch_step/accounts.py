@@ -5,11 +5,31 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from probes.torch_step.thread import NO_STEPS, NO_WAITS, Steps, ThreadState
+from probes.torch_step.thread import (
+    BACKWARD,
+    DDP,
+    FLIGHTS,
+    MARKER,
+    MARKERS,
+    NO_STEPS,
+    NO_WAITS,
+    NVTX,
+    OPTIMIZER,
+    RANGES,
+    REDUCER,
+    WAITS,
+    Steps,
+    ThreadState,
+)
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from probes.torch_step.thread import Nanoseconds
+
+
+# What each mark is told by, and what all waits need.
+MARKED_BY = {MARKER: {RANGES, NVTX, MARKERS}, DDP: {REDUCER}, OPTIMIZER: {RANGES}}
+WAITED_BY = frozenset({REDUCER, WAITS, FLIGHTS})
 
 
 @dataclass(slots=True)
@@ -36,6 +56,19 @@ class Interval:
         total = self.wait_ns
         if total > longest:
             self.op_ns = tuple(part * longest // total for part in self.op_ns)
+
+    def leave_out(self, unseen: frozenset[str]) -> None:
+        """Drop what depends on groups that were not watched all the time: it is not all there is.
+
+        Hits stay, as each is accounted for.
+        """
+        if unseen & WAITED_BY:
+            self.op_ns = NO_WAITS
+        if BACKWARD in unseen:
+            self.backwards = 0
+        self.steps = tuple(
+            Steps() if unseen & MARKED_BY[mark] else each for mark, each in enumerate(self.steps)
+        )
 
     def cut_to_flight(self) -> None:
         """Keep of the waits what Gloo's threads waited for data, those of steps in proportion."""
@@ -64,6 +97,11 @@ class Accounts:
         self._flying: set[int] = set()
         self._settled: dict[int, Nanoseconds] = {}
         self.abandoned_total = 0
+        self._watched_since: Nanoseconds = 0
+
+    def mend_gap(self, now: Nanoseconds) -> None:
+        """Something was not watched until now: waits that were open may have ended unseen."""
+        self._watched_since = now
 
     def open_process(self, pid: int, now: Nanoseconds) -> None:
         """A process is watched from now on."""
@@ -116,13 +154,15 @@ class Accounts:
         self.abandoned_total += state.abandoned - before.abandoned
         # A read that raced with an exit may show less than the last one did; it catches up.
         counted = self._waited.get(key, NO_WAITS)
-        seen = state.op_ns if now is None else state.waited(now)
+        seen = state.op_ns if now is None else state.waited(now, self._watched_since)
         waited = tuple(map(max, counted, seen))
         interval.op_ns = tuple(
             total + new - old
             for total, new, old in zip(interval.op_ns, waited, counted, strict=True)
         )
         before_flight = self._flown.get(key, 0)
-        flown = max(before_flight, state.flight_ns if now is None else state.flown(now))
+        flown = max(
+            before_flight, state.flight_ns if now is None else state.flown(now, self._watched_since)
+        )
         interval.flight_ns += flown - before_flight
         self._seen[key], self._waited[key], self._flown[key] = state, waited, flown

@@ -5,6 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from probes.functions.function import Function
+from probes.torch_step.thread import (
+    BACKWARD,
+    COLLECTIVES,
+    FLIGHTS,
+    GROUPS,
+    MARKERS,
+    RANGES,
+    REDUCER,
+    WAITS,
+)
+from probes.torch_step.thread import NVTX as PUSHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -95,6 +106,30 @@ _FUNCTIONS = (
     ),
     Function("nvtxRangePushA", NVTX, ("nvtxRangePushA",), "enter_nvtx", optional=True),
 )
+
+
+# The group under whose budget a function is, by the program at its entry.
+GROUP_OF = {
+    "enter_finalize": REDUCER,
+    "enter_wait": WAITS,
+    "enter_send": WAITS,
+    "enter_recv": WAITS,
+    "enter_barrier": WAITS,
+    "enter_flight": FLIGHTS,
+    "enter_backward": BACKWARD,
+    "enter_range": RANGES,
+    "enter_nvtx": PUSHES,
+    "enter_marker": MARKERS,
+    "enter_collective": COLLECTIVES,
+}
+
+
+def members(wanted: Iterable[Function]) -> dict[str, list[str]]:
+    """By group, the names of its functions."""
+    found: dict[str, list[str]] = {group: [] for group in GROUPS}
+    for each in wanted:
+        found[GROUP_OF[each.enter]].append(each.name)
+    return found
 
 
 def functions(marker_libraries: Iterable[str]) -> tuple[Function, ...]:

@@ -20,17 +20,19 @@ from probes.bpf.trial import try_uprobe
 from probes.functions.sites import FunctionSites
 from probes.libraries.shared import Changes, Subscription, subscribe
 from probes.torch_step import report
-from probes.torch_step.accounts import Accounts
+from probes.torch_step.accounts import MARKED_BY, WAITED_BY, Accounts
+from probes.torch_step.budget import Budget
 from probes.torch_step.collectives import Rhythms
-from probes.torch_step.functions import FINALIZE, TORCH, functions
+from probes.torch_step.functions import FINALIZE, TORCH, functions, members
 from probes.torch_step.settings import StepSettings
-from probes.torch_step.thread import Collective, ThreadState, decode_key, encode_key
+from probes.torch_step.thread import COLLECTIVES, Collective, ThreadState, decode_key, encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from engine.readings import ProbeOptions, Process, Reading
     from probes.bpf.events import EventReader
+    from probes.torch_step.accounts import Interval
 
 SOURCE = Path(__file__).with_name("program.bpf.c")
 STREAMS = ("", "collectives")
@@ -72,6 +74,9 @@ class TorchStepProbe:
             self._off = error.status(self.name)
             return self._off
         self._sites = FunctionSites(self._bpf, wanted, max_files=self._settings.files_limit)
+        self._budget = Budget(
+            self._sites, members(wanted), self._settings.budget, self._accounts.mend_gap
+        )
         self._watch = subscribe(*dict.fromkeys(each.library for each in wanted))
         self.poll()
         return self.status()
@@ -89,6 +94,7 @@ class TorchStepProbe:
             self._sites.advance()
             self._apply(self._watch, self._watch.poll())
             self._drain(self._watch)
+            self._budget.poll(lambda: self._note(self._read()))
 
     def produced(self) -> Produced:
         """Entries and exits that the kernel saw, and collectives."""
@@ -111,6 +117,8 @@ class TorchStepProbe:
         self._apply(watch, changes)
         for process in changes.gone:
             threads.pop(process.pid, None)  # counted already
+        self._note(threads)
+        self._budget.step()
         for process in watch.processes:
             self._settle(watch, process, threads.pop(process.pid, {}), now)
         for pid, orphans in threads.items():
@@ -120,6 +128,8 @@ class TorchStepProbe:
             else:
                 self._close(pid, watch.parent(pid), orphans, now)
         self._tell_periods(watch)
+        for level in self._budget.levels():
+            self._emit(level)
 
     def status(self) -> ProbeStatus:
         """The present state."""
@@ -130,6 +140,11 @@ class TorchStepProbe:
             return watch.hook_error.status(self.name, "degraded")
         if self._sites.problem:
             return self._sites.status(self.name)
+        if self._budget.let_go:
+            groups = ", ".join(sorted(self._budget.let_go))
+            detail = f"not watched, as it would cost a process too much: {groups}"
+            mend = "raise probes.torch_step.budget.ratio, or bear it: the rest is watched"
+            return ProbeStatus(self.name, "degraded", "over_budget", detail, mend)
         if watch.deaf:
             detail = f"new processes of new containers are found late: {watch.deaf}"
             return ProbeStatus(self.name, "degraded", "no_tracepoint", detail)
@@ -140,6 +155,7 @@ class TorchStepProbe:
         if self._watch is not None:
             self._watch.close()
             self._sites.close()
+            self._budget.close()
         if self._bpf is not None:
             self._bpf.close()
             self._off = ProbeStatus(self.name, "off", "stopped", "the agent is stopping")
@@ -161,6 +177,7 @@ class TorchStepProbe:
         threads = self._read() if changes.gone else {}
         for process in changes.gone:
             self._close(process.pid, process, threads.get(process.pid, {}), now)
+            self._budget.forget(process)
             self._emit(Gone(process))
         for process in changes.joined:
             self._accounts.open_process(process.pid, now)
@@ -172,6 +189,8 @@ class TorchStepProbe:
 
     def _sees_waits(self, watch: Subscription, process: Process) -> bool:
         """Whether entry and exits of what waits are probed; of an unknown process, maybe."""
+        if self._budget.unseen & WAITED_BY:
+            return False
         files = watch.files(process)
         return not files or any(self._sites.timed(key, FINALIZE) for key in files)
 
@@ -181,8 +200,9 @@ class TorchStepProbe:
         length = self._accounts.length(process.pid, now)
         ended = frozenset(threads.keys() - watch.threads(process)) if threads else frozenset()
         interval = self._accounts.settle(process.pid, threads, ended, now)
+        interval.leave_out(self._budget.unseen)
         self._forget(process.pid, ended)
-        source = self._source.of(process.pid, interval.steps)
+        source = self._steps_from(process.pid, interval)
         waits = self._sees_waits(watch, process)
         for reading in (
             *report.counts(interval, process, source),
@@ -194,23 +214,34 @@ class TorchStepProbe:
         self, pid: int, process: Process | None, threads: dict[int, ThreadState], now: int
     ) -> None:
         interval = self._accounts.settle(pid, threads, frozenset(threads), now)
+        interval.leave_out(self._budget.unseen)
         self._accounts.close_process(pid)
         self._forget(pid, threads)
-        source = self._source.of(pid, interval.steps)
+        source = self._steps_from(pid, interval)
         for reading in report.counts(interval, process, source):
             self._emit(reading)
         self._source.forget(pid)
         self._rhythms.forget(pid)
 
+    def _steps_from(self, pid: int, interval: Interval) -> int | None:
+        """The mark that steps are counted from; None while it may be missed."""
+        source = self._source.of(pid, interval.steps)
+        return None if source is None or self._budget.unseen & MARKED_BY[source] else source
+
+    def _note(self, threads: dict[int, dict[int, ThreadState]]) -> None:
+        for process in self._watch.processes if self._watch is not None else ():
+            self._budget.note(process, threads.get(process.pid, {}))
+
     def _drain(self, watch: Subscription) -> None:
         """Take in the collectives that were issued."""
         found = [Collective.decode(record) for record in self._ring.drain()]
-        if self._settings.period:
+        whole = COLLECTIVES not in self._budget.unseen
+        if self._settings.period and whole:
             self._rhythms.add(each for each in found if not self._source.known(each.pid))
         owners = {process.pid: process for process in watch.processes}
         for (pid, operation), count in Counter((c.pid, c.operation) for c in found).items():
             owner = owners.get(pid) or watch.identify(pid)
-            self._emit(report.collectives(owner, operation, count))
+            self._emit(report.collectives(owner, operation, count, whole=whole))
 
     def _tell_periods(self, watch: Subscription) -> None:
         if not self._settings.period:
@@ -233,6 +264,7 @@ class TorchStepProbe:
 
     def _forget(self, pid: int, tids: Iterable[int]) -> None:
         if self._bpf is not None:
+            self._budget.drop(pid, tids)
             for tid in tids:
                 self._bpf.map("threads").delete(encode_key(pid, tid))
 

@@ -30,7 +30,7 @@
  * grow; the reader takes differences and never deletes the record of a living thread.
  */
 
-/* Threads that hit a probe and live: a few per rank, so 4,096 are far above any node. 304 B each.
+/* Threads that hit a probe and live: a few per rank, so 4,096 are far above any node. 360 B each.
  * When full, the hit is lost and counted. */
 #ifndef MAX_THREADS
 #define MAX_THREADS 4096
@@ -43,6 +43,8 @@
 
 enum op { FINALIZE_BACKWARD, WAIT, SEND, RECV, MONITORED_BARRIER, OPS = 8 };
 enum mark { MARKER, DDP, OPTIMIZER, MARKS };
+/* What is put under one budget together; the order is that of GROUPS in functions.py. */
+enum group { REDUCER, WAITS, FLIGHTS, BACKWARD, RANGES, NVTX, MARKERS, COLLECTIVE, GROUPS };
 enum stream { HITS, COLLECTIVES, STREAMS };
 enum reason { MAP_FULL, RING_FULL, REASONS };
 
@@ -66,11 +68,11 @@ struct thread {
 	u64 op_ns[OPS];  /* the same, by operation */
 	u64 backwards;   /* outermost entries */
 	u64 backward_sp; /* 0: not inside */
-	u64 ranges;      /* opened under other names */
 	u64 finalizing;  /* 1: inside finalize_backward */
 	u64 flight_ns;   /* in Gloo's waits for data that are over */
 	u64 flight_since;
 	struct steps steps[MARKS];
+	u64 traps[GROUPS];
 };
 
 struct collective {
@@ -110,15 +112,17 @@ static __always_inline struct thread *thread_of(void)
 }
 
 /* The present thread, for a hit; 0 where there is no room. */
-static __always_inline struct thread *hit(void)
+static __always_inline struct thread *hit(u32 group)
 {
 	struct thread *thread = thread_of();
 
 	sw_count(sw_produced, HITS);
-	if (thread)
+	if (thread) {
 		thread->hits += 1;
-	else
+		thread->traps[group] += 1;
+	} else {
 		sw_count(sw_lost, MAP_FULL);
+	}
 	return thread;
 }
 
@@ -151,7 +155,7 @@ static __always_inline void mark_step(struct thread *thread, u32 mark, u64 now)
 static __always_inline struct thread *enter_wait_of(struct pt_regs *ctx, u32 op)
 {
 	u64 sp = SW_STACK_POINTER(ctx), now = bpf_ktime_get_ns();
-	struct thread *thread = hit();
+	struct thread *thread = hit(op == FINALIZE_BACKWARD ? REDUCER : WAITS);
 
 	if (!thread)
 		return 0;
@@ -167,10 +171,10 @@ static __always_inline struct thread *enter_wait_of(struct pt_regs *ctx, u32 op)
 	return thread;
 }
 
-static __always_inline struct thread *leave_wait_of(struct pt_regs *ctx, u64 now)
+static __always_inline struct thread *leave_wait_of(struct pt_regs *ctx, u32 group, u64 now)
 {
 	u64 sp = SW_STACK_POINTER(ctx);
-	struct thread *thread = hit();
+	struct thread *thread = hit(group);
 
 	if (thread && thread->open_since && sp >= thread->open_sp) {
 		if (sp > thread->open_sp)
@@ -184,7 +188,7 @@ static __always_inline struct thread *leave_wait_of(struct pt_regs *ctx, u64 now
  * and one that an exception left is forgotten with the next. */
 int enter_flight(struct pt_regs *ctx)
 {
-	struct thread *thread = hit();
+	struct thread *thread = hit(FLIGHTS);
 
 	if (thread)
 		thread->flight_since = bpf_ktime_get_ns();
@@ -194,7 +198,7 @@ int enter_flight(struct pt_regs *ctx)
 int leave_flight(struct pt_regs *ctx)
 {
 	u64 now = bpf_ktime_get_ns(), since;
-	struct thread *thread = hit();
+	struct thread *thread = hit(FLIGHTS);
 
 	if (!thread)
 		return 0;
@@ -217,7 +221,7 @@ int enter_finalize(struct pt_regs *ctx)
 int leave_finalize(struct pt_regs *ctx)
 {
 	u64 now = bpf_ktime_get_ns();
-	struct thread *thread = leave_wait_of(ctx, now);
+	struct thread *thread = leave_wait_of(ctx, REDUCER, now);
 
 	/* Not inside, and it has been before: the same file is attached under a second name (overlay
 	 * mounts). A first exit without an entry was probed in mid-call. */
@@ -231,7 +235,7 @@ int leave_finalize(struct pt_regs *ctx)
 /* For a build whose exits cannot be found: the entry alone marks the step, and no wait is known. */
 int mark_finalize(struct pt_regs *ctx)
 {
-	struct thread *thread = hit();
+	struct thread *thread = hit(REDUCER);
 
 	if (thread)
 		mark_step(thread, DDP, bpf_ktime_get_ns());
@@ -265,13 +269,13 @@ int enter_barrier(struct pt_regs *ctx)
 /* For a build whose exits cannot be found: no wait is known. */
 int mark_wait(struct pt_regs *ctx)
 {
-	hit();
+	hit(WAITS);
 	return 0;
 }
 
 int leave_wait(struct pt_regs *ctx)
 {
-	leave_wait_of(ctx, bpf_ktime_get_ns());
+	leave_wait_of(ctx, WAITS, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -279,7 +283,7 @@ int leave_wait(struct pt_regs *ctx)
 int enter_backward(struct pt_regs *ctx)
 {
 	u64 sp = SW_STACK_POINTER(ctx);
-	struct thread *thread = hit();
+	struct thread *thread = hit(BACKWARD);
 
 	if (!thread || (thread->backward_sp && sp < thread->backward_sp))
 		return 0;
@@ -290,7 +294,7 @@ int enter_backward(struct pt_regs *ctx)
 
 int mark_backward(struct pt_regs *ctx)
 {
-	struct thread *thread = hit();
+	struct thread *thread = hit(BACKWARD);
 
 	if (thread)
 		thread->backwards += 1;
@@ -299,7 +303,7 @@ int mark_backward(struct pt_regs *ctx)
 
 int leave_backward(struct pt_regs *ctx)
 {
-	struct thread *thread = hit();
+	struct thread *thread = hit(BACKWARD);
 
 	if (thread && SW_STACK_POINTER(ctx) >= thread->backward_sp)
 		thread->backward_sp = 0;
@@ -307,7 +311,7 @@ int leave_backward(struct pt_regs *ctx)
 }
 
 /* A range is opened under a name, whose first bytes are read. */
-static __always_inline int open_range(struct pt_regs *ctx, u64 name)
+static __always_inline int open_range(struct pt_regs *ctx, u64 name, u32 group)
 {
 	u64 now = bpf_ktime_get_ns(), words[2] = {};
 	struct thread *thread;
@@ -323,10 +327,10 @@ static __always_inline int open_range(struct pt_regs *ctx, u64 name)
 		/* Not ours: only what its traps cost is kept. */
 		thread = thread_of();
 		if (thread)
-			thread->ranges += 1;
+			thread->traps[group] += 1;
 		return 0;
 	}
-	thread = hit();
+	thread = hit(group);
 	if (!thread)
 		return 0;
 	if (mark == OPTIMIZER && now - thread->steps[OPTIMIZER].last >= SAME_RANGE_NS)
@@ -349,19 +353,19 @@ int enter_range(struct pt_regs *ctx)
 	u64 name = 0;
 
 	sw_read_user(&name, sizeof(name), (void *)text);
-	return open_range(ctx, name);
+	return open_range(ctx, name, RANGES);
 }
 
 /* nvtxRangePushA(const char *message) */
 int enter_nvtx(struct pt_regs *ctx)
 {
-	return open_range(ctx, SW_ARG1(ctx));
+	return open_range(ctx, SW_ARG1(ctx), NVTX);
 }
 
 /* stallwatch_step(), of any library or program */
 int enter_marker(struct pt_regs *ctx)
 {
-	struct thread *thread = hit();
+	struct thread *thread = hit(MARKERS);
 
 	if (thread)
 		mark_step(thread, MARKER, bpf_ktime_get_ns());
@@ -374,7 +378,10 @@ int enter_collective(struct pt_regs *ctx)
 {
 	u64 third = SW_ARG3(ctx);
 	struct collective collective = {};
+	struct thread *thread = thread_of();
 
+	if (thread)
+		thread->traps[COLLECTIVE] += 1;
 	sw_count(sw_produced, COLLECTIVES);
 	collective.time = bpf_ktime_get_ns();
 	collective.tgid = bpf_get_current_pid_tgid() >> 32;

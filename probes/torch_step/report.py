@@ -113,11 +113,11 @@ def levels(
             yield Level("step_comm_wait_ratio", process, ratio(steps.wait_ns, steps.span_ns))
 
 
-def collectives(process: Process | None, operation: int, count: int) -> Count:
-    """Collectives of one operation that a process issued."""
+def collectives(process: Process | None, operation: int, count: int, *, whole: bool) -> Count:
+    """Collectives of one operation that a process issued; not `whole`: not all were seen."""
     labels = (("op", operation_name(operation)),)
-    metric = "gloo_calls_total"
-    return Count(metric, process, float(count), labels, weight=count, stream="collectives")
+    delta = float(count) if whole else 0.0
+    return Count("gloo_calls_total", process, delta, labels, weight=count, stream="collectives")
 
 
 def period_levels(period: Period, process: Process) -> Iterator[Reading]:

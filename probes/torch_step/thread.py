@@ -12,9 +12,12 @@ MARKER, DDP, OPTIMIZER = range(3)
 MARKS = ("marker", "ddp", "optimizer")
 # enum op; the last ones are free.
 OPERATIONS = ("finalize_backward", "wait", "send", "recv", "monitored_barrier")
+# enum group: what is put under one budget together.
+GROUPS = ("reducer", "waits", "flights", "backward", "ranges", "nvtx", "markers", "collectives")
+REDUCER, WAITS, FLIGHTS, BACKWARD, RANGES, NVTX, MARKERS, COLLECTIVES = GROUPS
 _OPS = 8
 _STEPS_FIELDS = 6
-_RECORD = struct.Struct(f"={6 + _OPS + 6 + _STEPS_FIELDS * len(MARKS)}Q")
+_RECORD = struct.Struct(f"={6 + _OPS + 5 + _STEPS_FIELDS * len(MARKS) + len(GROUPS)}Q")
 _COLLECTIVE = struct.Struct("=QII")
 
 Nanoseconds: TypeAlias = int
@@ -48,6 +51,7 @@ class Steps:
 
 NO_STEPS = (Steps(),) * len(MARKS)
 NO_WAITS = (0,) * len(OPERATIONS)
+NO_TRAPS = (0,) * len(GROUPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,8 @@ class ThreadState:
     """Counts, and times in nanoseconds of CLOCK_MONOTONIC.
 
     `op_ns`: closed waits, by place in OPERATIONS. `open_since`, `open_op`: the wait that has not
-    returned; 0: none. `ranges`: record_function ranges of no interest. `flight_ns`, `flight_since`:
-    the same of Gloo's waits for data. `steps`: by place in MARKS.
+    returned; 0: none. `flight_ns`, `flight_since`: the same of Gloo's waits for data. `steps`: by
+    place in MARKS. `traps`: by place in GROUPS, ranges of no interest and collectives included.
     """
 
     hits: int = 0
@@ -65,17 +69,17 @@ class ThreadState:
     open_op: int = 0
     op_ns: tuple[Nanoseconds, ...] = NO_WAITS
     backwards: int = 0
-    ranges: int = 0
     flight_ns: Nanoseconds = 0
     flight_since: Nanoseconds = 0
     steps: tuple[Steps, ...] = NO_STEPS
+    traps: tuple[int, ...] = NO_TRAPS
 
     @classmethod
     def decode(cls, value: bytes) -> ThreadState:
         """From the map's bytes."""
         hits, abandoned, since, _sp, op, _waited, *rest = _RECORD.unpack(value)
-        backwards, _backward_sp, ranges, _finalizing, flight, flying = rest[_OPS : _OPS + 6]
-        steps = rest[_OPS + 6 :]
+        backwards, _backward_sp, _finalizing, flight, flying = rest[_OPS : _OPS + 5]
+        steps = rest[_OPS + 5 :]
         return cls(
             hits=hits,
             abandoned=abandoned,
@@ -83,28 +87,31 @@ class ThreadState:
             open_op=op,
             op_ns=tuple(rest[: len(OPERATIONS)]),
             backwards=backwards,
-            ranges=ranges,
             flight_ns=flight,
             flight_since=flying,
             steps=tuple(
                 Steps(*steps[start : start + 4])
                 for start in range(0, _STEPS_FIELDS * len(MARKS), _STEPS_FIELDS)
             ),
+            traps=tuple(steps[_STEPS_FIELDS * len(MARKS) :]),
         )
 
-    def waited(self, now: Nanoseconds) -> tuple[Nanoseconds, ...]:
-        """Nanoseconds waited until `now`, by operation, the open wait included."""
-        if not self.open_since:
+    def waited(self, now: Nanoseconds, since: Nanoseconds = 0) -> tuple[Nanoseconds, ...]:
+        """Nanoseconds waited until `now`, by operation, the open wait included.
+
+        One that was open before `since` may have returned unseen, and is not.
+        """
+        if not self.open_since or self.open_since < since:
             return self.op_ns
         more = max(0, now - self.open_since)
         return tuple(
             closed + more * (place == self.open_op) for place, closed in enumerate(self.op_ns)
         )
 
-    def flown(self, now: Nanoseconds) -> Nanoseconds:
-        """Nanoseconds until `now` in which the thread waited for data in Gloo."""
-        since = self.flight_since
-        return self.flight_ns + (max(0, now - since) if since else 0)
+    def flown(self, now: Nanoseconds, since: Nanoseconds = 0) -> Nanoseconds:
+        """The same of its waits for data in Gloo."""
+        began = self.flight_since
+        return self.flight_ns + (max(0, now - began) if began and began >= since else 0)
 
 
 def decode_key(key: bytes) -> tuple[int, int]:

@@ -12,7 +12,6 @@ from engine.readings import Count, Level
 from probes.budget.shares import LEAST_CORES
 from probes.budget.traps import current_costs
 from probes.nccl.abi import OPERATIONS
-from probes.nccl.budget import SHARE
 from tests.probes.job import Job
 from tests.probes.nccl.building import build
 from tests.probes.nccl.driving import Driver
@@ -63,7 +62,7 @@ def tight(driver: Driver) -> float:
     assert driver.status.state != "off", driver.status
     codes = driver.running.sites.trap_codes("ncclAllReduce")
     wanted = RATE * THREADS * current_costs().mean(codes) / LEAST_CORES
-    return wanted / 4 / SHARE
+    return wanted / 4
 
 
 @pytest.mark.root

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="uprobes need root")]
 
 WORKLOAD = Path(__file__).with_name("workloads") / "ddp.py"
+# Flushes follow each other within moments here, so that a rate means nothing to a budget.
+EXACT: dict[str, object] = {"budget": {"enabled": False}}
 PEER_LOST = 3
 FINALIZE = ("op", "finalize_backward")
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,8 +95,8 @@ class Driver:
         self.readings: list[Reading] = []
         self.consumed = 0
 
-    def start(self) -> None:
-        status = self.probe.start(ProbeOptions(), self.emit)
+    def start(self, settings: dict[str, object] = EXACT) -> None:
+        status = self.probe.start(ProbeOptions(settings), self.emit)
         if status.state == "off":
             pytest.skip(f"torch_step is off here: {status.reason}: {status.detail}")
 
@@ -160,6 +162,27 @@ def level(readings: list[Reading], metric: str, pid: int) -> float:
         if each.process.pid == pid
     ]
     return value
+
+
+def test_ddp_at_an_ordinary_pace_is_watched_all_the_time_within_the_default_budget(
+    start_job: Callable[..., Job],
+) -> None:
+    driver = Driver()
+    driver.start({})
+    try:
+        job = start_job("--steps", "60", "--pace", "0.1")
+        modes: set[str] = set()
+        while job.running:
+            for _ in range(4):
+                driver.probe.poll()
+                time.sleep(0.5)
+            told = [e for e in driver.flush() if isinstance(e, Level)]
+            own = [e for e in told if e.metric == "stallwatch_probe_mode"]
+            modes |= {dict(each.labels)["mode"] for each in own}
+    finally:
+        driver.probe.stop()
+    assert job.exits() == [0, 0]
+    assert modes == {"full"}
 
 
 def test_steps_equal_the_scripts_own_count_for_a_job_started_after_the_probe(

@@ -5,18 +5,22 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from probes.budget.governor import Governor
 from probes.budget.ledger import Ledger
+from probes.budget.pool import Pool
 from probes.budget.traps import TrapCosts
 
 if TYPE_CHECKING:
     from engine.readings import Process
     from probes.budget.settings import BudgetConfig
+    from probes.sampling.addresses import Span
 
+FLUSH_SECONDS = 10.0
 ATTACH_SECONDS, READ_SECONDS, DETACH_SECONDS = 0.015, 0.002, 0.2
 # 20,000 traps a second are 10 % of a core.
 COSTS = TrapCosts(5e-6, 5e-6, 5e-6, measured=True)
@@ -32,6 +36,33 @@ class Named:
 
 
 @dataclass
+class SampleClock:
+    """A sampler that finds every process in every function for a quarter of its time."""
+
+    world: World
+    watched: set[tuple[Process, object]] = field(default_factory=set)
+
+    def available(self) -> bool:
+        return True
+
+    def watch(self, process: Process, key: object, _: object) -> bool:
+        self.watched.add((process, key))
+        return True
+
+    def counts(self, *_: object) -> tuple[int, int]:
+        return int(25 * self.world.now), int(100 * self.world.now)
+
+    def forget(self, process: Process, key: object) -> None:
+        self.watched.remove((process, key))
+
+    def cores(self) -> float:
+        return 1e-4
+
+    def levels(self) -> list[object]:
+        return []
+
+
+@dataclass
 class World:
     """Loads by (function, process), a clock, and sites that count only while attached."""
 
@@ -44,6 +75,8 @@ class World:
     _seen: dict[tuple[str, Process], float] = field(default_factory=dict)
     _at: float = 1000.0
     raw: dict[tuple[str, Process], float] = field(default_factory=dict)
+    pool: Pool = field(default_factory=Pool)
+    places: tuple[Span, ...] = ()
 
     def clock(self) -> float:
         return self.now
@@ -79,6 +112,9 @@ class World:
     def trap_codes(self, name: str) -> list[bytes]:
         return [b"\x55", b"\xc3"]
 
+    def spans(self, name: str) -> list[Span]:
+        return list(self.places)
+
     def used(self, process: Process) -> float:
         return self.now * self.cores
 
@@ -93,19 +129,27 @@ class World:
             chance=self.chance,
             used=self.used,
             ledger=Ledger(born=lambda process: process.start_ticks / 100),
+            pool=self.pool,
+            sampler=cast("Any", SampleClock(self)),
         )
 
-    def run(self, governor: Governor, seconds: float, flush: float = 10.0) -> None:
-        """The collector: polls twice a second, steps at each flush."""
+    def run(self, governor: Governor, seconds: float, *others: Governor) -> None:
+        """The collector: polls twice a second, steps every ten."""
         end = self.now + seconds
-        following = self.now + flush
+        following = self.now + FLUSH_SECONDS
         while self.now < end:
-            governor.poll(self.read)
-            if self.now >= following:
-                for decision in governor.step(self.read()):
+            flush = self.now >= following
+            for each in (governor, *others):
+                read = partial(self.read_of, frozenset(each.modes()))
+                each.poll(read)
+                for decision in each.step(read()) if flush else ():
                     self.changes.append((self.now, decision.function, decision.mode))
-                following += flush
+            following += FLUSH_SECONDS * flush
             self.pass_(0.5 + self.chance.random() * 0.02)
+
+    def read_of(self, functions: frozenset[str]) -> dict[tuple[str, Process], tuple[float, ...]]:
+        """What one probe reads."""
+        return {key: raw for key, raw in self.read().items() if key[0] in functions}
 
 
 @pytest.fixture

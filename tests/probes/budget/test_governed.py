@@ -9,6 +9,7 @@ import pytest
 
 from engine.readings import Process
 from probes.budget.governed import Governed
+from probes.budget.pool import Pool
 from probes.budget.settings import BudgetConfig
 from probes.budget.traps import TrapCosts
 from probes.functions.function import Function
@@ -74,6 +75,9 @@ class Kernel:
     def attached(self, name: str) -> int:
         return int(name not in self.suspended)
 
+    def spans(self, _: str) -> list[Any]:
+        return []
+
     def trap_codes(self, _: str) -> list[bytes]:
         return [b"\x55", b"\xc3"]
 
@@ -90,11 +94,12 @@ def govern(monkeypatch: pytest.MonkeyPatch) -> Any:
             (COPY, WAIT),
             BudgetConfig(),
             function_of=lambda slot: slot.split()[0],
+            pool=Pool(),
         )
         governor = found.governor
-        governor._clock = lambda: kernel.now
+        governor._clock = governor._slicing.clock = lambda: kernel.now
         governor._costs = lambda: COSTS
-        governor._used = lambda _: kernel.now
+        governor._weights._used = lambda _: kernel.now
         governor._chance = random.Random(3)
         return found
 

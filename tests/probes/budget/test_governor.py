@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from engine.readings import Process
+from engine.readings import Count, Process
 from probes.budget.settings import BudgetConfig
+from probes.libraries.maps import FileKey
+from probes.sampling.addresses import Span
 
 ONE, TWO = Process(7, 90_000), Process(8, 90_000)
 LAUNCH, WAIT = ("launch", ONE), ("wait", ONE)
@@ -115,6 +117,57 @@ def test_what_no_slice_can_afford_is_detached_and_looked_at_again(world: Any, na
     here.run(governor, 1500)
     assert {mode for _, _, mode in here.changes} == {"duty", "detached"}
     assert len(here.changes) <= 5
+
+
+@pytest.mark.parametrize("ladder", [("duty", "colder"), ()])
+def test_what_was_detached_and_has_become_cool_is_watched_again(
+    world: Any, named: Any, ladder: Any
+) -> None:
+    here = world({LAUNCH: lambda t: 1e7 * min(t, 1100) + 10 * max(0.0, t - 1100)})
+    governor = here.governor((named("launch"),), BudgetConfig(ladder=ladder))
+    here.run(governor, 60)
+    assert governor.modes() == {"launch": "detached"}
+    here.run(governor, 900)
+    assert [mode for _, _, mode in here.changes[-2:]] == ["duty", "full"]
+
+
+def test_what_slices_cannot_count_is_let_go_when_it_is_still_too_hot(
+    world: Any, named: Any
+) -> None:
+    here = world({LAUNCH: lambda t: HOT * t})
+    governor = here.governor((named("launch"),), BudgetConfig(ladder=()))
+    here.run(governor, 1500)
+    assert [mode for _, _, mode in here.changes] == ["detached", "duty", "detached"]
+
+
+def test_what_no_slice_can_afford_is_sampled_where_its_code_is_known(
+    world: Any, named: Any
+) -> None:
+    here = world({LAUNCH: lambda t: 1e7 * t})
+    here.places = (Span(FileKey("8:1", 5), 4096, 64),)
+    governor = here.governor((named("launch"),), BudgetConfig())
+    here.run(governor, 300)
+    assert governor.modes() == {"launch": "sampled"}
+    told = list(governor.levels())
+    (count,) = [each for each in told if isinstance(each, Count)]
+    bound = next(each for each in told if each.metric == "function_cpu_seconds_error_bound")
+    assert count.metric == "function_cpu_seconds_total"
+    assert (count.process, count.labels) == (ONE, (("probe", "cuda"), ("function", "launch")))
+    assert count.delta == pytest.approx(0.25 * 240, rel=0.2)
+    assert 0 < bound.value < 0.1 * count.delta
+    # It costs what the clock costs, which the process's other probes are told of.
+    assert here.pool.allowed("nccl", ONE, {"reduce": 1.0}, 0.01) == {"reduce": 0.01 - 1e-4}
+    governor.forget(ONE)
+    assert not [each for each in governor.levels() if isinstance(each, Count)]
+
+
+def test_what_was_sampled_and_has_become_cool_is_counted_again(world: Any, named: Any) -> None:
+    here = world({LAUNCH: lambda t: 1e7 * min(t, 1100) + 10 * max(0.0, t - 1100)})
+    here.places = (Span(FileKey("8:1", 5), 4096, 64),)
+    governor = here.governor((named("launch"),), BudgetConfig())
+    here.run(governor, 1000)
+    assert [mode for _, _, mode in here.changes[-3:]] == ["sampled", "duty", "full"]
+    assert not [each for each in governor.levels() if isinstance(each, Count)]
 
 
 def test_one_process_that_pays_too_much_decides_for_all(world: Any, named: Any) -> None:

@@ -11,7 +11,7 @@ from probes.budget.settings import BudgetConfig
 def test_by_default_a_probe_may_take_one_per_cent() -> None:
     settings = BudgetConfig()
     assert settings.ratio == 0.01
-    assert settings.ladder == ("duty", "colder")
+    assert settings.ladder == ("duty", "colder", "sampled")
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_by_default_a_probe_may_take_one_per_cent() -> None:
         ({"ratio": 0}, "greater than 0"),
         ({"ratio": 2}, "less than or equal to 1"),
         ({"slice": "500ms"}, "a slice is at least 1s"),
-        ({"ladder": ["cooler"]}, "'colder' or 'duty'"),
+        ({"ladder": ["cooler"]}, "'colder', 'duty' or 'sampled'"),
         ({"percent": 1}, "Extra inputs are not permitted"),
     ],
 )

@@ -40,8 +40,8 @@ def marks(mark: int, steps: Steps) -> tuple[Steps, ...]:
 
 
 def test_a_record_is_decoded_field_by_field() -> None:
-    fields = [*range(1, 7), *range(10, 18), *range(20, 26), *range(30, 48)]
-    state = ThreadState.decode(struct.pack("=38Q", *fields))
+    fields = [*range(1, 7), *range(10, 18), *range(20, 25), *range(30, 48), *range(50, 58)]
+    state = ThreadState.decode(struct.pack("=45Q", *fields))
     assert state == ThreadState(
         hits=1,
         abandoned=2,
@@ -49,10 +49,10 @@ def test_a_record_is_decoded_field_by_field() -> None:
         open_op=5,
         op_ns=(10, 11, 12, 13, 14),
         backwards=20,
-        ranges=22,
-        flight_ns=24,
-        flight_since=25,
+        flight_ns=23,
+        flight_since=24,
         steps=(Steps(30, 31, 32, 33), Steps(36, 37, 38, 39), Steps(42, 43, 44, 45)),
+        traps=tuple(range(50, 58)),
     )
     assert decode_key(encode_key(PID, TID)) == (PID, TID)
 

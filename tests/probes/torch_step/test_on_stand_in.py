@@ -16,6 +16,8 @@ from probes.torch_step.probe import TorchStepProbe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+# Flushes follow each other within moments here, so that a rate means nothing to a budget.
+EXACT: dict[str, object] = {"budget": {"enabled": False}}
 ROOT = Path(__file__).resolve().parents[3]
 # Of a step: entry and exit of the reducer, and of the work that it waits for.
 HITS = 4
@@ -47,10 +49,10 @@ class Program:
 class Driver:
     """Does with the probe what the agent does."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: dict[str, object] = EXACT) -> None:
         self.probe = TorchStepProbe()
         self.readings: list[Reading] = []
-        self.status = self.probe.start(ProbeOptions(), self.readings.append)
+        self.status = self.probe.start(ProbeOptions(settings), self.readings.append)
 
     def flush(self) -> list[Reading]:
         self.probe.poll()
@@ -429,3 +431,52 @@ def test_where_exits_cannot_be_found_steps_are_counted_and_no_wait_is_claimed(
     time_ = level(readings, "step_time_seconds", program.pid)
     assert time_ is not None
     assert time_ > 0.001
+
+
+def modes(readings: list[Reading]) -> dict[str, str]:
+    told = [e for e in readings if isinstance(e, Level) and e.metric == "stallwatch_probe_mode"]
+    return {dict(each.labels)["function"]: dict(each.labels)["mode"] for each in told}
+
+
+@pytest.mark.root
+def test_ranges_that_cost_too_much_are_let_go_and_steps_of_ddp_are_told_all_the_same(
+    start: Callable[..., Program],
+) -> None:
+    driver = Driver({"budget": {"ratio": 0.004}})
+    try:
+        program = start()
+        driver.flush()
+        for _ in range(3):
+            program.do("range:forward", 50_000)
+            time.sleep(0.6)  # flushes that follow each other sooner tell nothing of a rate
+            driver.flush()
+        now = modes(driver.flush())
+        # Of the other groups too, those that jobs beside this test are in may be let go.
+        assert (now["ranges"], now["reducer"]) == ("detached", "full")
+        status = driver.probe.status()
+        assert (status.state, status.reason) == ("degraded", "over_budget")
+        assert "ranges" in status.detail
+        program.do("steps", 3, 1000)
+        program.do("range:Optimizer.step#SGD.step", 5, 10)
+        readings = driver.flush()
+    finally:
+        driver.probe.stop()
+    assert total(readings, "steps_total", program.pid) == 3
+    assert total(readings, "optimizer_steps_total", program.pid) == 0
+
+
+@pytest.mark.root
+def test_waits_are_not_told_when_a_part_of_them_is_let_go(start: Callable[..., Program]) -> None:
+    driver = Driver({"budget": {"ratio": 0.001}})
+    try:
+        program = start()
+        driver.flush()
+        for _ in range(3):
+            program.do("waits", 5_000, 0)
+            time.sleep(0.6)
+            readings = driver.flush()
+        assert modes(readings)["waits"] == "detached"
+        readings = driver.flush()
+    finally:
+        driver.probe.stop()
+    assert level(readings, "comm_wait_ratio", program.pid) is None
