@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import struct
 
 from rules.slotted import dataclass
@@ -46,7 +47,7 @@ class Total:
             self.sum - before.sum,
             self.bytes_total - before.bytes_total,
             self.last,
-            tuple(now - then for now, then in zip(self.buckets, before.buckets, strict=True)),
+            tuple(map(operator.sub, self.buckets, before.buckets)),
         )
 
 
