@@ -34,7 +34,8 @@ e2e: venv-e2e
 soak: venv-e2e
 	@STALLWATCH_SOAK=1 $(PYTEST) tests/e2e/test_first_light.py $(ARGS)
 
-# Every test marked each_kernel, on Debian's 5.10, 6.1 and 6.12 in emulation: about half an hour.
+# Every test marked each_kernel, on Debian's 5.10, 6.1 and 6.12 in emulation: five to ten
+# minutes of a core for each, side by side.
 # ARGS="--kernel 5.10 tests/probes/process/test_process.py" narrows it; ARGS=--write keeps what was
 # run in the table of probes/README.md.
 test-kernels: venv-kernels
