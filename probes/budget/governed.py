@@ -180,7 +180,8 @@ class Governed:
         hits = self._hits.pop(key, 0)
         if hits or delta.any():
             self._told[key] = whole
-            total = to_total(delta.astype(np.int64).tolist(), hits, self._last[key])
+            # Not an int64: the sum of an argument that was negative is near 2^64.
+            total = to_total([int(each) for each in delta.tolist()], hits, self._last[key])
             yield Calls(key[1], key[0], total)
 
     def _forget(self, process: Process) -> None:

@@ -120,6 +120,16 @@ def calls(told: list[Calls], slot: str) -> int:
     return sum(each.total.calls for each in told if each.name == slot)
 
 
+def test_the_sum_of_an_argument_that_was_negative_is_told_though_no_int64_holds_it(
+    govern: Any,
+) -> None:
+    kernel = Kernel({})
+    governed = govern(kernel)
+    kernel.unowned.append(Calls(ONE, "wait", Total(1, 1, 1, 0, 0, (1 << 64) - (1 << 12), 0, 0)))
+    (told,) = governed.look().calls
+    assert told.total.sum == (1 << 64) - (1 << 12)
+
+
 def test_within_the_budget_it_tells_what_was_counted(govern: Any) -> None:
     kernel = Kernel({"copy h2d": 100, "wait": 10})
     governed = govern(kernel)
