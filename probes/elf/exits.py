@@ -210,7 +210,7 @@ class ImageLayout:
         self._frames = Frames(image)
         exported = np.frombuffer(image.content(".dynsym"), "u1")
         exported = exported[: len(exported) // SYMBOL.itemsize * SYMBOL.itemsize]
-        self._functions = np.unique(exported.view(SYMBOL)["value"])
+        self._functions = exported.view(SYMBOL)["value"]
 
     def read(self, address: int, size: int) -> bytes:
         """`size` bytes of code; raises ElfError."""
@@ -235,5 +235,5 @@ class ImageLayout:
         return frame is not None and frame.handlers
 
     def _exported(self, address: int) -> bool:
-        place = int(np.searchsorted(self._functions, address))
-        return place < len(self._functions) and int(self._functions[place]) == address
+        # Of 100,000 functions this takes 0.1 ms, and few addresses are asked for: sorting takes 40.
+        return bool((self._functions == address).any())

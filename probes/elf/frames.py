@@ -44,9 +44,9 @@ class Frames:
 
     def __init__(self, image: Image) -> None:
         self._image = image
+        # (start, description) of each, ascending, relative to the header's address.
         self._base = 0
-        self._starts: NDArray[np.int64] = np.empty(0, np.int64)
-        self._descriptions: NDArray[np.int64] = np.empty(0, np.int64)
+        self._table: NDArray[np.int32] = np.empty((0, 2), np.int32)
         header = image.sections.get(".eh_frame_hdr")
         if header is None or header.size < HEADER_BYTES:
             return
@@ -54,17 +54,20 @@ class Frames:
         if raw[:4] != bytes([1, PCREL_SDATA4, UDATA4, DATAREL_SDATA4]):
             return
         count = min(struct.unpack_from("<I", raw, 8)[0], (len(raw) - HEADER_BYTES) // 8)
-        table = np.frombuffer(raw, "<i4", count=2 * count, offset=HEADER_BYTES).astype(np.int64)
-        self._starts = table[0::2] + header.address
-        self._descriptions = table[1::2] + header.address
+        table = np.frombuffer(raw, "<i4", count=2 * count, offset=HEADER_BYTES)
+        self._base, self._table = header.address, table.reshape(-1, 2)
 
     def at(self, address: int) -> Frame | None:
         """The run of code that holds an address."""
-        place = int(np.searchsorted(self._starts, address, side="right")) - 1
+        relative = address - self._base
+        if not -(1 << 31) <= relative < 1 << 31:
+            return None
+        # A number of the table's own type: for any other all of it would be converted.
+        place = int(np.searchsorted(self._table[:, 0], np.int32(relative), side="right")) - 1
         if place < 0:
             return None
-        start = int(self._starts[place])
-        frame = self._describe(start, int(self._descriptions[place]))
+        start, description = (self._base + int(each) for each in self._table[place])
+        frame = self._describe(start, description)
         return frame if frame and frame.start <= address < frame.end else None
 
     def _describe(self, start: int, description: int) -> Frame | None:
