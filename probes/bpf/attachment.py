@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _numbers = itertools.count()
+# Held for a moment only: nobody closes a descriptor that is another's by now.
+_detaching = threading.Lock()
 
 
 @dataclass(slots=True)
@@ -30,11 +33,17 @@ class Attachment:
     places: int = 1
     _detached: bool = field(default=False, repr=False)
 
+    @property
+    def detached(self) -> bool:
+        """Whether it has been let go of, or is about to be."""
+        return self._detached
+
     def detach(self) -> None:
-        """Stop. Takes the kernel 10 to 300 ms (RCU). Twice is fine."""
-        if self._detached:
-            return
-        self._detached = True
+        """Stop. Takes the kernel 10 to 300 ms (RCU). Twice is fine, from two threads too."""
+        with _detaching:
+            if self._detached:
+                return
+            self._detached = True
         os.close(self.fd)
         if self.event:
             with contextlib.suppress(OSError, UnavailableError):

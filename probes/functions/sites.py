@@ -4,110 +4,39 @@ from __future__ import annotations
 
 import os
 import time
-from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, TypeAlias
+from collections import deque
+from typing import TYPE_CHECKING
 
 from engine.readings import ProbeStatus
 from probes.bpf import capabilities
 from probes.bpf.errors import UnavailableError
 from probes.elf.image import ElfError, Image
 from probes.functions.detaching import Detacher
-from probes.functions.places import find_places
+from probes.functions.probed import File, Site, identity_of
 from probes.libraries.maps import FileKey, LibraryNames, Mapped, open_mapped
 from probes.sampling.addresses import Span
-from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from probes.bpf.attachment import Attachment
     from probes.bpf.loader import BpfObject
     from probes.functions.function import Function
-    from probes.functions.places import Places
 
 # Every attachment takes the kernel 0.1 to 0.3 s to let go of when the agent stops.
 MAX_ATTACHMENTS = 4096
 # One file takes some milliseconds; what a storm of new files needs beyond this waits for `advance`.
 ATTACH_SECONDS = 0.25
-
-
-@dataclass(slots=True)
-class Site:
-    """A function in one file. `reason`: a stable word for what it lacks, "" for nothing."""
-
-    places: Places
-    attachments: list[Attachment] = field(default_factory=list)
-    reason: str = ""
-    detail: str = ""
-    mend: str = ""
-
-
-Identity: TypeAlias = "tuple[int, int, int, int]"
-
-
-# What was found in files lately. A job that is started again maps the same files, and looking for
-# fifteen functions in libtorch takes seconds, in which its first steps would be missed.
-_FOUND: OrderedDict[tuple[Identity, Function], Places] = OrderedDict()
-MAX_FOUND = 4096
-
-
-def _places(image: Image, identity: Identity, function: Function) -> Places:
-    """`find_places`, remembered. Raises ElfError."""
-    key = (identity, function)
-    if key not in _FOUND:
-        _FOUND[key] = find_places(image, function)
-        if len(_FOUND) > MAX_FOUND:
-            _FOUND.popitem(last=False)
-    return _FOUND[key]
-
-
-def identity_of(image: Image) -> Identity:
-    """What two overlay mounts show alike of one file in a layer that they share.
-
-    Device numbers differ; a probe goes to the file below, and one through each mount would count
-    every call twice. No two files have the number, the size and both times to the nanosecond.
-    """
-    facts = os.fstat(image.fd)
-    # An overlay may put the layer's number into the upper half (Documentation/filesystems/
-    # overlayfs.rst, xino).
-    return facts.st_ino & 0xFFFFFFFF, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
-
-
-def state_of(image: Image) -> tuple[int, int]:
-    """What changes when a file is written in place, and not when it is linked or renamed."""
-    facts = os.fstat(image.fd)
-    return facts.st_size, facts.st_mtime_ns
-
-
-@dataclass(slots=True)
-class File:
-    """A library file that is mapped; `image` is kept open, so that it can be attached again."""
-
-    key: FileKey
-    path: str
-    identity: Identity = (0, 0, 0, 0)
-    state: tuple[int, int] = (0, 0)
-    image: Image | None = None
-    sites: dict[str, Site] = field(default_factory=dict)
-    reason: str = ""
-    detail: str = ""
-    mend: str = ""
-
-    def written(self) -> bool:
-        """Whether the file has other content than when it was opened."""
-        return self.image is not None and state_of(self.image) != self.state
-
-    def complaints(self) -> list[tuple[str, str, str]]:
-        """(reason, detail, mend) of the file and its functions."""
-        parts: list[File | Site] = [self, *self.sites.values()]
-        return [(each.reason, each.detail, each.mend) for each in parts if each.reason]
+# A job that is started again maps its files within this time, and finds its probes there. Nobody
+# runs into them meanwhile; without it the new job would wait until the old probes are let go of.
+LINGER_SECONDS = 10.0
 
 
 class FunctionSites:
     """Attaches functions in each file that is mapped, by inode. One thread uses it.
 
-    `attach` works for at most ATTACH_SECONDS; call `advance` in every poll to go on. Detaching is
-    left to a thread; `close` waits for it.
+    `attach` works for at most ATTACH_SECONDS; call `advance` in every poll to go on. A file that
+    lost its users keeps its probes for `linger_seconds`. Detaching is left to a thread; `close`
+    waits for it.
     """
 
     def __init__(
@@ -117,13 +46,17 @@ class FunctionSites:
         *,
         max_files: int = 256,
         max_attachments: int = MAX_ATTACHMENTS,
+        linger_seconds: float = LINGER_SECONDS,
     ) -> None:
         self._bpf = bpf
         self._functions = {function.name: function for function in functions}
         self._libraries = {f.name: LibraryNames(f.library) for f in functions}
         self._max_files = max_files
         self._max_attachments = max_attachments
+        self._linger_seconds = linger_seconds
         self._files: dict[FileKey, File] = {}
+        # Files without users that still have their probes, and until when (CLOCK_MONOTONIC).
+        self._leaving: dict[FileKey, tuple[File, float]] = {}
         self._pending: deque[tuple[FileKey, str]] = deque()
         self._suspended: set[str] = set()
         # Other keys of a file that is probed already, by the key that it is kept under.
@@ -138,7 +71,7 @@ class FunctionSites:
     @property
     def attachments(self) -> int:
         """Probes that the kernel holds for us, those being detached included."""
-        sites = [site for file in self._files.values() for site in file.sites.values()]
+        sites = [site for file in self._all() for site in file.sites.values()]
         held = sum(each.places for site in sites for each in site.attachments)
         return held + self._detacher.pending
 
@@ -202,8 +135,7 @@ class FunctionSites:
         """Probe a file that got its first user; what goes wrong is kept for `status`."""
         if mapped.key in self._files or mapped.key in self._twins:
             return  # some probes ask for each user of a file, at every poll
-        names = [n for n, of in self._libraries.items() if of.match(mapped.name)]
-        if not names:
+        if not any(of.match(mapped.name) for of in self._libraries.values()):
             return
         file = self._files[mapped.key] = File(mapped.key, mapped.path)
         if len(self._files) > self._max_files:
@@ -211,27 +143,27 @@ class FunctionSites:
             file.detail = f"more than {self._max_files} different files are in use"
             return
         try:
-            file.image = open_mapped(mapped)
+            image = open_mapped(mapped)
         except ElfError as error:
             file.reason, file.detail = "unreadable_library", str(error)
             if isinstance(error.__cause__, PermissionError):
                 file.mend = capabilities.MEND_OTHERS
             return
-        file.identity, file.state = identity_of(file.image), state_of(file.image)
-        for key, other in self._files.items():
-            if other is not file and other.image is not None and other.identity == file.identity:
-                self._twins[mapped.key] = key
-                del self._files[mapped.key]
-                file.image.close()
-                return
-        self._pending.extend((mapped.key, name) for name in names)
-        self.advance()
+        if not self._known(mapped, image):
+            file.open(image, self._detacher.add)
+            self._look_up(file)
+            self.advance()
 
     def advance(self) -> None:
         """Attach what was left over, for at most ATTACH_SECONDS."""
         for written in [each for each in self._files.values() if each.written()]:
             self._read_again(written)
-        until = time.monotonic() + ATTACH_SECONDS
+        now = time.monotonic()
+        for left, (old, until) in list(self._leaving.items()):
+            if until <= now or old.written():
+                del self._leaving[left]
+                self._let_go(old)
+        until = now + ATTACH_SECONDS
         for _ in range(len(self._pending)):  # what is put off again has its turn in the next poll
             if time.monotonic() > until:
                 break
@@ -245,16 +177,62 @@ class FunctionSites:
                 self._probe(file, file.sites[name], self._functions[name])
 
     def detach(self, key: FileKey) -> None:
-        """Let go of a file that nobody maps any more."""
+        """Nobody maps a file any more: it is let go of, unless somebody soon maps it again."""
         if self._twins.pop(key, None) is not None:
             return
         file = self._files.pop(key, None)
         if file is None or self._inherit(key, file):
             return
+        self._pending = deque(each for each in self._pending if each[0] != key)
+        if self._linger_seconds and any(site.attachments for site in file.sites.values()):
+            self._leaving[key] = file, time.monotonic() + self._linger_seconds
+        else:
+            self._let_go(file)
+
+    def _known(self, mapped: Mapped, image: Image) -> bool:
+        """Whether a file is probed through another mount, or was a moment ago."""
+        identity = identity_of(image)
+        for key, other in self._files.items():
+            if other.image is not None and other.identity == identity:
+                self._twins[mapped.key] = key
+                del self._files[mapped.key]
+                image.close()
+                return True
+        for key, (other, _) in self._leaving.items():
+            if other.identity == identity:
+                image.close()
+                self._return(key, mapped)
+                return True
+        return False
+
+    def _return(self, key: FileKey, mapped: Mapped) -> None:
+        """A file has users again, perhaps through another mount."""
+        file, _ = self._leaving.pop(key)
+        file.key, file.path = mapped.key, mapped.path
+        self._files[mapped.key] = file
+        self._look_up(file)
+        self.advance()
+
+    def _look_up(self, file: File) -> None:
+        """Have `advance` attach all that the file's name stands for."""
+        known = file.path.rpartition("/")[2]
+        names = [name for name, of in self._libraries.items() if of.match(known)]
+        self._pending.extend((file.key, name) for name in names)
+
+    def _forget_leaving(self) -> None:
+        for file, _ in self._leaving.values():
+            self._let_go(file)
+        self._leaving.clear()
+
+    def _let_go(self, file: File) -> None:
         for name, site in file.sites.items():
             self._release(file, name, site)
-        if file.image is not None:
-            file.image.close()
+        file.close()
+
+    def _all(self) -> Iterator[File]:
+        """Files with users, and those that had some lately."""
+        yield from self._files.values()
+        yield from (file for file, _ in self._leaving.values())
 
     def _inherit(self, key: FileKey, file: File) -> bool:
         """Whether the file has users through another mount, who keep its probes."""
@@ -271,7 +249,7 @@ class FunctionSites:
     def suspend(self, name: str) -> None:
         """Detach a function in all files until `resume`."""
         self._suspended.add(name)
-        for file in self._files.values():
+        for file in self._all():
             if name in file.sites:
                 self._release(file, name, file.sites[name])
 
@@ -284,10 +262,10 @@ class FunctionSites:
 
     def close(self) -> None:
         """Detach everything and wait for it."""
-        self._twins.clear()
-        for key in list(self._files):
-            self.detach(key)
-        self._pending.clear()
+        for file in self._all():
+            self._let_go(file)
+        for table in (self._files, self._leaving, self._twins, self._pending):
+            table.clear()
         self._detacher.drain()
 
     def _read_again(self, file: File) -> None:
@@ -303,16 +281,14 @@ class FunctionSites:
         if old is None:
             return
         try:
-            file.image = Image(f"/proc/self/fd/{old.fd}")
+            image = Image(f"/proc/self/fd/{old.fd}")
         except ElfError as error:
-            file.image = None
+            file.close()
             file.reason, file.detail = "unreadable_library", f"{file.path} was overwritten: {error}"
         else:
-            file.identity, file.state = identity_of(file.image), state_of(file.image)
-            known = file.path.rpartition("/")[2]
-            names = [name for name, of in self._libraries.items() if of.match(known)]
-            self._pending.extend((file.key, name) for name in names)
-        old.close()
+            file.close()
+            file.open(image, self._detacher.add)
+            self._look_up(file)
 
     def _sites(self, name: str) -> list[Site]:
         return [file.sites[name] for file in self._files.values() if name in file.sites]
@@ -324,7 +300,7 @@ class FunctionSites:
             self._probe(file, file.sites[function.name], function)
             return
         try:
-            places = _places(file.image, file.identity, function)
+            places = file.places(file.image, function)
         except ElfError as error:
             file.reason, file.detail = "unreadable_library", str(error)
             return
@@ -343,6 +319,10 @@ class FunctionSites:
             return
         plan = site.places.plan(function)
         if self.attachments + len(plan) > self._max_attachments:
+            if self._leaving or self._detacher.pending:  # there is room in a moment
+                self._forget_leaving()
+                self._pending.append((file.key, function.name))
+                return
             site.reason = "too_many_attachments"
             site.detail = f"{file.path}: {function.name} needs {len(plan)} probes, and at most "
             site.detail += f"{self._max_attachments} are attached"
@@ -354,12 +334,14 @@ class FunctionSites:
             for program in sorted({name for name, _ in plan}, key=function.leave.__ne__):
                 offsets = [offset for name, offset in plan if name == program]
                 site.attachments += self._bpf.attach_uprobes(program, path, offsets)
+            file.hold(function.name, site.attachments)
         except UnavailableError as error:
             self._release(file, function.name, site)
             site.reason, site.detail, site.mend = error.reason, error.detail, error.mend
 
     def _release(self, file: File, name: str, site: Site) -> None:
         """Entries first, so that calls in flight still find their exits."""
+        file.drop(name)
         released = [self._bpf.release(each) for each in reversed(site.attachments)]
         self._detacher.add((file.identity, name), released)
         site.attachments = []

@@ -89,8 +89,10 @@ def read_plugin(image: Image) -> Plugin | None:
             detail = f"where ncclProfiler_v{version} points to is not in the file"
             return Plugin(versions, reason="profiler_table", detail=detail)
         exits = _exits(image, start)
-        if exits.reason:
-            detail = f"startEvent of version {version}: {exits.reason}"
+        # Two programs on one instruction would run in any order, and time nothing.
+        untold = exits.reason or (start in exits.addresses and "it leaves at its first instruction")
+        if untold:
+            detail = f"startEvent of version {version}: {untold}"
             return Plugin(versions, reason="no_exits", detail=detail)
         hooks[start] = Hook(start, exits.addresses, LAYOUTS[version], "leave_start_event")
         hooks[stop] = Hook(stop, (), "stop_event")

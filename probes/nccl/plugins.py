@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from engine.readings import ProbeStatus
 from probes.bpf.errors import UnavailableError
-from probes.elf.image import ElfError
+from probes.elf.entries import entry_offset
+from probes.elf.image import ElfError, Image, NotCodeError
 from probes.functions.detaching import Detacher
+from probes.functions.probed import File
 from probes.libraries.maps import PROC, LibraryNames, open_mapped
 from probes.nccl.plugin import read_plugin
 from rules.slotted import dataclass, field
@@ -18,30 +20,40 @@ if TYPE_CHECKING:
 
     from probes.bpf.attachment import Attachment
     from probes.bpf.loader import BpfObject
-    from probes.elf.image import Image
+    from probes.functions.probed import Identity
     from probes.libraries.maps import FileKey, Mapped
     from probes.nccl.plugin import Plugin
 
 # A plugin for the network may hold a profiler too.
 NAMES = ("libnccl-profiler", "libnccl-net")
 VARIABLE = b"NCCL_PROFILER_PLUGIN="
+PLUGIN = "plugin"
 
 
 @dataclass(slots=True)
 class PluginFile:
-    """A plugin in use. `versions`: of its tables."""
+    """A plugin in use, kept open."""
 
-    path: str
-    mapped: Mapped
-    versions: tuple[int, ...] = ()
+    file: File
+    plugin: Plugin | None = None
     attachments: list[Attachment] = field(default_factory=list)
     reason: str = ""
     detail: str = ""
     mend: str = ""
 
+    def reset(self) -> None:
+        """What was read of it holds no longer."""
+        self.plugin = None
+        self.reason = self.detail = self.mend = ""
+
+    @property
+    def owner(self) -> tuple[Identity, str]:
+        """Whose the attachments are, for the detacher."""
+        return self.file.identity, PLUGIN
+
 
 class Plugins:
-    """Attaches to each plugin's functions. One thread uses it."""
+    """Attaches to each plugin's functions. One thread uses it; it calls `advance` in every poll."""
 
     def __init__(self, bpf: BpfObject) -> None:
         self._bpf = bpf
@@ -58,7 +70,7 @@ class Plugins:
         """The line about the first plugin that cannot be read; None when there is none."""
         for each in self._files.values():
             if each.reason:
-                detail = f"{each.path}: {each.detail}; waits are those of synchronising calls"
+                detail = f"{each.file.path}: {each.detail}; waits are those of synchronising calls"
                 return ProbeStatus(probe, "degraded", each.reason, detail, each.mend)
         return None
 
@@ -66,42 +78,49 @@ class Plugins:
         """Probe a file that got its first user, if it is a plugin."""
         if mapped.key in self._files:
             return
-        file = PluginFile(mapped.path, mapped)
+        found = PluginFile(File(mapped.key, mapped.path))
         try:
-            with open_mapped(mapped) as image:
-                plugin = read_plugin(image)
-                if plugin is None:
-                    return
-                self._files[mapped.key] = file
-                file.versions = plugin.versions
-                file.reason, file.detail = plugin.reason, plugin.detail
-                if not self._suspended:
-                    self._probe(file, image, plugin)
+            image = open_mapped(mapped)
         except ElfError as error:
-            self._files[mapped.key] = file
-            file.reason, file.detail = "unreadable_library", str(error)
-        except UnavailableError as error:
-            self._release(file)
-            file.reason, file.detail, file.mend = error.reason, error.detail, error.mend
+            self._files[mapped.key] = found
+            found.reason, found.detail = "unreadable_library", str(error)
+            return
+        self._read(found, image)
+        if found.plugin is None and not found.reason:
+            found.file.close()  # it exports no table
+        else:
+            self._files[mapped.key] = found
+            self.advance()
+
+    def advance(self) -> None:
+        """Attach what may be, and read again what was overwritten in place."""
+        for each in self._files.values():
+            if each.file.written() and each.file.image is not None:
+                self._read_again(each, each.file.image)
+            image, plugin = each.file.image, each.plugin
+            if image is None or plugin is None or each.attachments or each.reason:
+                continue
+            # Probed while the old probes are let go of, it would count twice.
+            if not self._suspended and not self._detacher.holds(each.owner):
+                self._probe(each, image, plugin)
 
     def detach(self, key: FileKey) -> None:
         """Let go of a file that nobody maps any more."""
-        file = self._files.pop(key, None)
-        if file is not None:
-            self._release(file)
+        found = self._files.pop(key, None)
+        if found is not None:
+            self._release(found)
+            found.file.close()
 
     def suspend(self) -> None:
         """Detach all plugins until `resume`."""
         self._suspended = True
-        for file in self._files.values():
-            self._release(file)
+        for found in self._files.values():
+            self._release(found)
 
     def resume(self) -> None:
-        """Attach them again."""
+        """Attach them again, now or in the next `advance`s."""
         self._suspended = False
-        for key, file in list(self._files.items()):
-            del self._files[key]
-            self.attach(file.mapped)
+        self.advance()
 
     def close(self) -> None:
         """Detach everything and wait for it."""
@@ -109,20 +128,53 @@ class Plugins:
             self.detach(key)
         self._detacher.drain()
 
-    def _probe(self, file: PluginFile, image: Image, plugin: Plugin) -> None:
-        path = f"/proc/{os.getpid()}/fd/{image.fd}"
-        # Ends first, so that what begins is seen to end.
-        for hook in sorted(plugin.hooks, key=lambda each: each.program != "stop_event"):
-            for address in hook.exits:
-                offset = image.code_offset(address)
-                file.attachments.append(self._bpf.attach_uprobe(hook.leave, path, offset))
-            offset = image.code_offset(hook.address)
-            file.attachments.append(self._bpf.attach_uprobe(hook.program, path, offset))
+    def _read(self, found: PluginFile, image: Image) -> None:
+        found.file.open(image, self._detacher.add)
+        try:
+            found.plugin = read_plugin(image)
+        except ElfError as error:
+            found.reason, found.detail = "unreadable_library", str(error)
+        if found.plugin is not None:
+            found.reason, found.detail = found.plugin.reason, found.plugin.detail
 
-    def _release(self, file: PluginFile) -> None:
-        released = [self._bpf.release(each) for each in reversed(file.attachments)]
-        self._detacher.add(file.path, released)
-        file.attachments = []
+    def _read_again(self, found: PluginFile, old: Image) -> None:
+        """Breakpoints where the old content had instructions would change what the new one does."""
+        self._release(found)
+        found.reset()
+        try:
+            image = Image(f"/proc/self/fd/{old.fd}")
+        except ElfError as error:
+            found.reason, found.detail = "unreadable_library", f"it was overwritten: {error}"
+            found.file.close()
+            return
+        found.file.close()
+        self._read(found, image)
+        if found.plugin is None and not found.reason:
+            found.reason, found.detail = "profiler_table", "it was overwritten and is no plugin"
+
+    def _probe(self, found: PluginFile, image: Image, plugin: Plugin) -> None:
+        path = f"/proc/{os.getpid()}/fd/{image.fd}"
+        try:
+            # Ends first, so that what begins is seen to end.
+            for hook in sorted(plugin.hooks, key=lambda each: each.program != "stop_event"):
+                places = [(hook.leave, image.code_offset(address)) for address in hook.exits]
+                places.append((hook.program, entry_offset(image, hook.address)))
+                for program, offset in places:
+                    found.attachments.append(self._bpf.attach_uprobe(program, path, offset))
+        except NotCodeError as error:
+            self._release(found)
+            found.reason, found.detail = "not_a_function", str(error)
+        except UnavailableError as error:
+            self._release(found)
+            found.reason, found.detail, found.mend = error.reason, error.detail, error.mend
+        else:
+            found.file.hold(PLUGIN, found.attachments)
+
+    def _release(self, found: PluginFile) -> None:
+        found.file.drop(PLUGIN)
+        released = [self._bpf.release(each) for each in reversed(found.attachments)]
+        self._detacher.add(found.owner, released)
+        found.attachments = []
 
 
 def named_by_environment(pid: int, proc: Path = PROC) -> tuple[Mapped, ...]:

@@ -65,8 +65,8 @@ class NcclRunning:
         kinds["on_exit"] = ProgramType.RAW_TRACEPOINT
         self._bpf = load(SOURCE, kinds, settings.defines())
         self.sites = FunctionSites(self._bpf, FUNCTIONS, max_files=settings.max_files)
-        self._plugins = Plugins(self._bpf)
-        self.settlement = Settlement(self._bpf, self.sites, self._plugins, settings)
+        self.plugins = Plugins(self._bpf)
+        self.settlement = Settlement(self._bpf, self.sites, self.plugins, settings)
         self._owners = self.settlement.owners
         try:
             # Without a job there is nothing to attach to yet; that it will be refused shows now.
@@ -94,6 +94,7 @@ class NcclRunning:
     def poll(self) -> None:
         """Hand on events, attach to libraries that appeared, let go of those nobody maps."""
         self.sites.advance()
+        self.plugins.advance()
         self._apply(self._watch.poll())
         self._drain()
         self.settlement.poll()
@@ -123,21 +124,21 @@ class NcclRunning:
             return watch.hook_error.status(self._name, "degraded")
         if self.sites.problem:
             return self.sites.status(self._name)
-        plugin = self._plugins.status(self._name)
+        plugin = self.plugins.status(self._name)
         if plugin is not None:
             return plugin
         if watch.deaf or self._deaf:
             detail = f"new processes of new containers are found late: {watch.deaf or self._deaf}"
             return ProbeStatus(self._name, "degraded", "no_tracepoint", detail)
         detail = f"processes: {len(watch.processes)}, files: {self.sites.count}"
-        detail += f", profiler plugins: {self._plugins.attached}"
+        detail += f", profiler plugins: {self.plugins.attached}"
         return ProbeStatus(self._name, "attached", "", detail)
 
     def close(self) -> None:
         """Detach."""
         self._watch.close()
         self.sites.close()
-        self._plugins.close()
+        self.plugins.close()
         self._rings.close()
         self.settlement.close()
         self._bpf.close()
@@ -146,7 +147,7 @@ class NcclRunning:
         for mapped in changes.appeared:
             self._mapped[mapped.key] = mapped
             if mapped.name.startswith(NAMES):
-                self._plugins.attach(mapped)
+                self.plugins.attach(mapped)
         if changes.appeared or self._watch.revision != self._revision:
             self._revision = self._watch.revision
             for process in self._watch.processes:
@@ -158,7 +159,7 @@ class NcclRunning:
         for key in changes.vanished:
             self._mapped.pop(key, None)
             self.sites.detach(key)
-            self._plugins.detach(key)
+            self.plugins.detach(key)
 
     def _join(self, process: Process) -> None:
         """The runtime of CUDA only where NCCL is too: others would pay for traps for nothing."""
@@ -190,7 +191,7 @@ class NcclRunning:
         made, self._rings.made = self._rings.made, set()
         for pid in made:
             for mapped in named_by_environment(pid):
-                self._plugins.attach(mapped)
+                self.plugins.attach(mapped)
 
     def _tell(self, readings: Iterable[Reading]) -> None:
         for reading in readings:

@@ -161,7 +161,7 @@ class AgentProcess:
                 text=True,
                 env={**os.environ, **self.environment},
             )
-        wait_until(self._ready, f"the agent to be ready\n{self.log}", 60)
+        wait_until(self._ready, f"the agent to be ready\n{self.log}")
 
     def kill(self) -> None:
         """kill -9."""

@@ -208,7 +208,7 @@ def holdings(pid: int | str = "self") -> Counter[str]:
     return kinds
 
 
-def holds_again(before: Counter[str], observer: Observer, seconds: float = 15) -> bool:
+def holds_again(before: Counter[str], observer: Observer, seconds: float = 60) -> bool:
     """Whether this process comes to hold what it held before: some is let go of in the background,
     and other jobs of the machine come and go.
     """

@@ -42,10 +42,10 @@ PROGRAMS = [*(f"{word}_{name}" for name in TIMED for word in ("enter", "leave"))
 class Probed:
     """The programs loaded, and what a process called."""
 
-    def __init__(self, **defines: int) -> None:
+    def __init__(self, linger_seconds: float = 0, **defines: int) -> None:
         kinds = dict.fromkeys(PROGRAMS, ProgramType.UPROBE) | EXIT_PROGRAM
         self.bpf = load(SOURCE, kinds, defines)
-        self.sites = FunctionSites(self.bpf, FUNCTIONS)
+        self.sites = FunctionSites(self.bpf, FUNCTIONS, linger_seconds=linger_seconds)
         self.totals = CallTotals(self.bpf, NAMES)
         self.names = LibraryNames(LIBRARY)
         self.weight = 0

@@ -5,7 +5,10 @@ from __future__ import annotations
 import platform
 import shutil
 import subprocess
+import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,6 +22,9 @@ from probes.functions.totals import EXIT_PROGRAM
 from probes.libraries.maps import LibraryNames
 from tests.probes.functions.conftest import Program
 from tests.probes.functions.test_calls import PROGRAMS, SOURCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HERE = Path(__file__).parent
 LIBRARY = "libmisleading.so"
@@ -86,19 +92,31 @@ def test_a_program_computes_the_same_while_misleading_functions_are_probed(
         bpf.close()
 
 
-@pytest.mark.root
-def test_a_library_that_is_overwritten_in_place_is_probed_where_its_new_functions_are(
-    reader: Path, tmp_path: Path
-) -> None:
-    first, other = reader.parent / LIBRARY, tmp_path / "other.so"
-    source = tmp_path / "other.S"
+@dataclass
+class Overwritten:
+    """A library that is probed, a program that uses it, and another content for the file."""
+
+    live: Path
+    other: Path
+    sites: FunctionSites
+    programs: list[Program]
+
+    def overwrite(self) -> None:
+        """In place, as `cp` does."""
+        with self.live.open("r+b") as file:
+            file.write(self.other.read_bytes())
+
+
+@pytest.fixture
+def overwritten(reader: Path, tmp_path: Path) -> Iterator[Overwritten]:
+    """Before it is overwritten."""
+    source, other, live = tmp_path / "other.S", tmp_path / "other.so", tmp_path / LIBRARY
     # All functions two bytes on: what began an instruction is now inside one.
     source.write_text(
         (HERE / "misleading.S").read_text().replace(".text\n", ".text\n nop; nop\n", 1)
     )
     subprocess.run(["gcc", "-shared", "-o", str(other), str(source)], check=True)
-    live = tmp_path / LIBRARY
-    shutil.copyfile(first, live)
+    shutil.copyfile(reader.parent / LIBRARY, live)
     bpf = load(SOURCE, dict.fromkeys(PROGRAMS, ProgramType.UPROBE) | EXIT_PROGRAM, {})
     sites = FunctionSites(bpf, [timed("whole")])
     programs = [Program(reader, live)]
@@ -106,26 +124,54 @@ def test_a_library_that_is_overwritten_in_place_is_probed_where_its_new_function
         (mapped,) = LibraryNames(LIBRARY).mapped_by(programs[0].pid)
         sites.attach(mapped)
         settle(sites)
-        programs[0].end()
-        with live.open("r+b") as file:
-            file.write(other.read_bytes())
-        sites.advance()
-        assert sites._detacher.drain(30)
-        settle(sites)
-        programs.append(Program(reader, live))
-        assert programs[1].do("read") == UNTOUCHED
-        assert sites.attached("add") == 1
-        # Overwritten by what is no library, it is let go, and told.
-        live.write_bytes(b"no library any more" * 9)
-        sites.advance()
-        assert sites.status("test").reason == "unreadable_library"
-        assert sites._detacher.drain(30)
-        assert sites.attachments == 0
+        yield Overwritten(live, other, sites, programs)
     finally:
         for program in programs:
             program.end()
         sites.close()
         bpf.close()
+
+
+@pytest.mark.root
+def test_a_library_that_is_overwritten_in_place_is_probed_where_its_new_functions_are(
+    overwritten: Overwritten, reader: Path
+) -> None:
+    sites = overwritten.sites
+    overwritten.programs[0].end()
+    overwritten.overwrite()
+    sites.advance()
+    assert sites._detacher.drain(30)
+    settle(sites)
+    overwritten.programs.append(Program(reader, overwritten.live))
+    assert overwritten.programs[1].do("read") == UNTOUCHED
+    assert sites.attached("add") == 1
+    # Overwritten by what is no library, it is let go, and told.
+    overwritten.live.write_bytes(b"no library any more" * 9)
+    sites.advance()
+    assert sites.status("test").reason == "unreadable_library"
+    assert sites._detacher.drain(30)
+    assert sites.attachments == 0
+
+
+@pytest.mark.root
+def test_a_library_that_is_overwritten_loses_its_probes_before_any_poll(
+    overwritten: Overwritten, reader: Path
+) -> None:
+    (file,) = overwritten.sites._files.values()
+    held = [each for site in file.sites.values() for each in site.attachments]
+    assert held
+    # Its last user is gone, and a job that comes now would find the probes there.
+    overwritten.sites.detach(file.key)
+    overwritten.programs[0].end()
+    assert not any(each.detached for each in held)
+    overwritten.overwrite()
+    deadline = time.monotonic() + 30
+    while not all(each.detached for each in held):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert overwritten.sites._detacher.drain(30)
+    overwritten.programs.append(Program(reader, overwritten.live))
+    assert overwritten.programs[1].do("read") == UNTOUCHED
 
 
 def test_a_second_entry_of_a_function_is_one_only_where_an_instruction_begins(

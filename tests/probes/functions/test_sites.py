@@ -69,6 +69,31 @@ def test_a_file_that_two_containers_share_is_probed_once_and_as_long_as_one_has_
         probed.close()
 
 
+def test_a_file_that_has_users_again_soon_has_its_probes_still(caller: Path) -> None:
+    probed = Probed(linger_seconds=3600)
+    programs = [Program(caller)]
+    try:
+        key = probed.attach(programs[0].pid)
+        held = probed.sites.attachments
+        programs[0].end()
+        probed.sites.detach(key)
+        assert (probed.sites.count, probed.sites.attachments) == (0, held)
+        programs.append(Program(caller))
+        programs[1].do("add", 7)  # before the watch tells of it
+        assert probed.attach(programs[1].pid) == key
+        assert (probed.sites.count, probed.sites.attachments) == (1, held)
+        programs[1].do("add", 5)
+        assert probed.calls(programs[1].pid, "add").calls == 12
+        probed.sites._linger_seconds = 0
+        probed.sites.detach(key)
+        assert probed.sites._detacher.drain(30)
+        assert probed.sites.attachments == 0
+    finally:
+        for program in programs:
+            program.end()
+        probed.close()
+
+
 def test_more_files_than_the_bound_are_refused_and_told(caller: Path) -> None:
     probed = Probed()
     program = Program(caller)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,9 +15,10 @@ from probes.nccl.plugin import read_plugin
 from tests.probes.nccl.building import build_plugin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from probes.nccl.plugins import PluginFile
     from tests.probes.job import Job
     from tests.probes.nccl.driving import Driver
 
@@ -133,6 +137,65 @@ def test_a_kernel_that_does_not_end_is_an_open_wait_until_the_communicator_is_ab
     job.do("sync", 200 * MS)
     driver.flush()
     assert driver.level("comm_wait_ratio", job.pid) == [0]
+
+
+HOLDER = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print('up', flush=True); sys.stdin.read()"
+
+
+@contextmanager
+def mapped(plugin: Path) -> Iterator[None]:
+    """A process has loaded it."""
+    command = [sys.executable, "-c", HOLDER, str(plugin)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        yield
+        holder.kill()
+
+
+def found(driver: Driver, plugin: Path) -> PluginFile:
+    """What the probe has of a plugin, once it is settled."""
+    driver.attach()
+    assert driver.running.plugins._detacher.drain(30)
+    driver.attach()
+    files = driver.running.plugins._files.values()
+    return next(each for each in files if each.file.path == str(plugin))
+
+
+@pytest.mark.root
+def test_a_plugin_that_is_overwritten_in_place_loses_its_probes_at_once_and_is_read_again(
+    driver: Driver, tmp_path: Path
+) -> None:
+    plugin, other = build_plugin(tmp_path, 5), build_plugin(tmp_path, 4, "other.so")
+    with mapped(plugin):
+        first = found(driver, plugin)
+        assert first.attachments
+        held = first.attachments
+        with plugin.open("r+b") as file:
+            file.write(other.read_bytes())
+        # Without a poll.
+        deadline = time.monotonic() + 30
+        while not all(each.detached for each in held):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        second = found(driver, plugin)
+        assert second.plugin is not None
+        assert second.plugin.versions == (4,)
+        assert second.attachments
+        plugin.write_bytes(b"no library any more" * 9)
+        third = found(driver, plugin)
+        assert (third.reason, third.attachments) == ("unreadable_library", [])
+
+
+@pytest.mark.root
+def test_a_table_that_points_into_an_instruction_is_not_followed(
+    driver: Driver, tmp_path: Path
+) -> None:
+    plugin = build_plugin(tmp_path, 5, "libnccl-profiler.so", "-DSHIFT=1")
+    with mapped(plugin):
+        found_ = found(driver, plugin)
+        assert (found_.reason, found_.attachments) == ("not_a_function", [])
+    driver.flush()
 
 
 @pytest.mark.root
