@@ -35,7 +35,17 @@ missing_packages() {
   [ -n "${PYTHON:-}" ] || [ -n "$(any_python)" ] || printf 'python3-venv '
   command -v ip >/dev/null 2>&1 || printf 'iproute2 '
   command -v nft >/dev/null 2>&1 || printf 'nftables '
+  [ -z "$torch" ] || missing_beside_jobs
   [ -z "$kernels" ] || missing_for_kernels
+}
+
+# Tools that look into the jobs of the end-to-end tests, beside the agent.
+missing_beside_jobs() {
+  command -v gdb >/dev/null 2>&1 || printf 'gdb '
+  command -v strace >/dev/null 2>&1 || printf 'strace '
+  command -v bpftrace >/dev/null 2>&1 || printf 'bpftrace '
+  # Ubuntu's is in linux-tools-generic, for its own kernels alone.
+  command -v perf >/dev/null 2>&1 || printf 'linux-perf '
 }
 
 # What boots another kernel in emulation.
