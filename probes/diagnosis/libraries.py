@@ -9,6 +9,7 @@ from engine.aggregate.procfs import Procfs
 from probes.bpf import capabilities
 from probes.cuda.calls import DRIVER, RUNTIME
 from probes.diagnosis.finding import Finding
+from probes.diagnosis.runtimes import LinkedRuntimes
 from probes.libraries.maps import LibraryNames
 from probes.mpi.functions import LIBRARY as MPI
 from probes.nccl.functions import LIBRARY as NCCL
@@ -28,6 +29,7 @@ def findings(procfs: Procfs | None = None) -> Iterator[Finding]:
     every = LibraryNames(*(pattern for patterns in LAYERS.values() for pattern in patterns))
     counts: Counter[str] = Counter()
     closed = 0
+    runtimes = LinkedRuntimes()
     pids = procfs.pids()
     for pid in pids:
         try:
@@ -37,12 +39,14 @@ def findings(procfs: Procfs | None = None) -> Iterator[Finding]:
             continue
         except OSError:
             continue  # it has ended
+        runtimes.look(pid, mapped, procfs)
         counts.update(
             layer for layer, own in names.items() if any(own.match(each.name) for each in mapped)
         )
     for layer, patterns in LAYERS.items():
         detail = f"{counts[layer]} of {len(pids)} processes map {' or '.join(patterns)}"
         yield Finding(layer, "ok", detail)
+    yield from runtimes.findings()
     yield _closed(closed)
 
 

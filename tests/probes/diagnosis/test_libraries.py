@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from engine.aggregate.procfs import Procfs
 from probes.diagnosis import libraries
+from tests.probes.job import compiler
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +32,48 @@ def test_each_layer_counts_its_processes_once(tmp_path: Path) -> None:
         "MPI": "1 of 4 processes",
         "other processes": "every process can be looked into",
     }
+
+
+PROGRAM = """
+int cudaMalloc(void **to, unsigned long bytes) { return 0; }
+int main(void) { return cudaMalloc(0, 0); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "flags", "maps", "expected"),
+    [
+        (PROGRAM, (), ("/y/libcuda.so.1",), ("linked into it", "library: train")),
+        (PROGRAM, ("-s",), ("/y/libcuda.so.1",), ("stripped", "-cudart shared")),
+        # What asks the driver itself, or maps a runtime, is as the probes want it.
+        ("int main(void) { return 0; }", (), ("/y/libcuda.so.1",), None),
+        (PROGRAM, (), ("/y/libcuda.so.1", "/x/libcudart.so.12"), None),
+        (PROGRAM, (), (), None),
+    ],
+)
+def test_a_program_with_the_runtime_of_cuda_linked_into_it_is_named_with_a_mend(
+    source: str,
+    flags: tuple[str, ...],
+    maps: tuple[str, ...],
+    expected: tuple[str, str] | None,
+    tmp_path: Path,
+) -> None:
+    program, proc = tmp_path / "train", tmp_path / "proc"
+    proc.mkdir()
+    command = [compiler(), "-x", "c", "-", *flags, "-o", str(program)]
+    subprocess.run(command, input=source, text=True, check=True)
+    for pid in (1, 2):
+        _runs(proc, pid, *maps)
+        (proc / str(pid) / "exe").symlink_to(program)
+    found = [e for e in libraries.findings(Procfs(proc)) if e.subject == "CUDA runtime"]
+    if expected is None:
+        assert found == []
+        return
+    (finding,) = found
+    assert finding.state == "degraded"
+    assert str(program) in finding.detail
+    assert expected[0] in finding.detail
+    assert expected[1] in finding.mend
 
 
 @pytest.mark.parametrize(("capabilities", "state"), [({"sys_ptrace"}, "ok"), (set(), "degraded")])
