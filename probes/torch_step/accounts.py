@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from probes.torch_step.thread import (
     BACKWARD,
@@ -24,7 +24,12 @@ from probes.torch_step.thread import (
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
     from probes.torch_step.thread import Nanoseconds
+
+    Key: TypeAlias = tuple[Hashable, Hashable]
+ThreadT = TypeVar("ThreadT", bound="Hashable")
 
 
 # What each mark is told by, and what all waits need.
@@ -81,7 +86,7 @@ class Interval:
 
 
 class Accounts:
-    """The last seen state of every thread.
+    """The last seen state of every thread, by process and thread, whatever these are known by.
 
     Waits of one thread do not overlap: the kernel times the outermost only. Threads of one process
     that wait at the same time would count twice, so that a process' wait is bounded by the time
@@ -91,11 +96,11 @@ class Accounts:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[int, int], ThreadState] = {}
-        self._waited: dict[tuple[int, int], tuple[Nanoseconds, ...]] = {}
-        self._flown: dict[tuple[int, int], Nanoseconds] = {}
-        self._flying: set[int] = set()
-        self._settled: dict[int, Nanoseconds] = {}
+        self._seen: dict[Key, ThreadState] = {}
+        self._waited: dict[Key, tuple[Nanoseconds, ...]] = {}
+        self._flown: dict[Key, Nanoseconds] = {}
+        self._flying: set[Hashable] = set()
+        self._settled: dict[Hashable, Nanoseconds] = {}
         self.abandoned_total = 0
         self._watched_since: Nanoseconds = 0
 
@@ -103,46 +108,51 @@ class Accounts:
         """Something was not watched until now: waits that were open may have ended unseen."""
         self._watched_since = now
 
-    def open_process(self, pid: int, now: Nanoseconds) -> None:
+    def open_process(self, who: Hashable, now: Nanoseconds) -> None:
         """A process is watched from now on."""
-        self._settled.setdefault(pid, now)
+        self._settled.setdefault(who, now)
 
-    def close_process(self, pid: int) -> None:
+    def close_process(self, who: Hashable) -> None:
         """A process ended; its threads were closed."""
-        self._settled.pop(pid, None)
-        self._flying.discard(pid)
+        self._settled.pop(who, None)
+        self._flying.discard(who)
 
-    def length(self, pid: int, now: Nanoseconds) -> Nanoseconds:
+    def length(self, who: Hashable, now: Nanoseconds) -> Nanoseconds:
         """Since the process was settled last."""
-        return now - self._settled.get(pid, now)
+        return now - self._settled.get(who, now)
 
     def settle(
-        self, pid: int, threads: dict[int, ThreadState], ended: frozenset[int], now: Nanoseconds
+        self,
+        who: Hashable,
+        threads: Mapping[ThreadT, ThreadState],
+        ended: frozenset[ThreadT],
+        now: Nanoseconds,
     ) -> Interval:
         """What the process did since its last settlement.
 
-        `threads`: by tid, as read from the kernel after `now` was taken. Those `ended` have their
-        open wait end where it was last counted, and are forgotten: their record must be deleted.
+        `threads`: by thread, as read from the kernel after `now` was taken. Those `ended` have
+        their open wait end where it was last counted, and are forgotten: their record must be
+        deleted.
         """
         interval = Interval()
-        for tid, state in threads.items():
-            self._add(interval, (pid, tid), state, now if tid not in ended else None)
-            if tid in ended:
-                self._seen.pop((pid, tid), None)
-                self._waited.pop((pid, tid), None)
-                self._flown.pop((pid, tid), None)
-        if len(threads) > 1 and pid in self._settled:
-            interval.bound(self.length(pid, now))
+        for thread, state in threads.items():
+            self._add(interval, (who, thread), state, now if thread not in ended else None)
+            if thread in ended:
+                self._seen.pop((who, thread), None)
+                self._waited.pop((who, thread), None)
+                self._flown.pop((who, thread), None)
+        if len(threads) > 1 and who in self._settled:
+            interval.bound(self.length(who, now))
         if interval.flight_ns:
-            self._flying.add(pid)
-        if pid in self._flying:
+            self._flying.add(who)
+        if who in self._flying:
             interval.cut_to_flight()
-        if pid in self._settled:
-            self._settled[pid] = now
+        if who in self._settled:
+            self._settled[who] = now
         return interval
 
     def _add(
-        self, interval: Interval, key: tuple[int, int], state: ThreadState, now: Nanoseconds | None
+        self, interval: Interval, key: Key, state: ThreadState, now: Nanoseconds | None
     ) -> None:
         before = self._seen.get(key, ThreadState())
         interval.hits += state.hits - before.hits

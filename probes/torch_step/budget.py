@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from probes.budget.settings import BudgetConfig
     from probes.functions.sites import FunctionSites
     from probes.sampling.addresses import Span
-    from probes.torch_step.thread import Nanoseconds, ThreadState
+    from probes.torch_step.thread import Nanoseconds, ThreadKey, ThreadState
 
 
 # A step takes wall time, whatever the rank waits for meanwhile: a GPU, other ranks or its data. So
@@ -61,7 +61,7 @@ class Budget:
             *("torch_step", self, groups, whole_or_not), least_cores=STEP_CORES
         )
         self._totals: dict[Key, tuple[float]] = {}
-        self._seen: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._seen: dict[ThreadKey, tuple[int, ...]] = {}
         # Groups that were missing at some time since the last step, and before it.
         self._gaps: frozenset[str] = frozenset()
         self._missed: frozenset[str] = frozenset()
@@ -77,19 +77,19 @@ class Budget:
         """Groups that were not watched all the time since the step before the last."""
         return self._missed | self.let_go
 
-    def note(self, process: Process, threads: Mapping[int, ThreadState]) -> None:
+    def note(self, process: Process, threads: Mapping[ThreadKey, ThreadState]) -> None:
         """What a process ran into, by thread, as the kernel keeps it."""
-        for tid, state in threads.items():
-            before = self._seen.get((process.pid, tid), NO_TRAPS)
-            self._seen[process.pid, tid] = state.traps
+        for thread, state in threads.items():
+            before = self._seen.get(thread, NO_TRAPS)
+            self._seen[thread] = state.traps
             for name, new, old in zip(GROUPS, state.traps, before, strict=True):
                 (total,) = self._totals.get((name, process), (0.0,))
                 self._totals[name, process] = (total + new - old,)
 
-    def drop(self, pid: int, tids: Iterable[int]) -> None:
+    def drop(self, threads: Iterable[ThreadKey]) -> None:
         """The kernel forgets these threads."""
-        for tid in tids:
-            self._seen.pop((pid, tid), None)
+        for thread in threads:
+            self._seen.pop(thread, None)
 
     def poll(self, note: Callable[[], None]) -> None:
         """Begin and end the looks at groups that were let go; `note` notes what there is now."""

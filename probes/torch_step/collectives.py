@@ -22,35 +22,34 @@ class Rhythms:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._sequences: dict[int, Sequence] = {}
-        self._reported: dict[int, int] = {}
-        self._periods: dict[int, Period | None] = {}
-        self._turn: dict[int, None] = {}
+        self._sequences: dict[Process, Sequence] = {}
+        self._reported: dict[Process, int] = {}
+        self._periods: dict[Process, Period | None] = {}
+        self._turn: dict[Process, None] = {}
 
-    def add(self, collectives: Iterable[Collective]) -> None:
-        """Collectives were issued."""
-        for each in collectives:
-            sequence = self._sequences.get(each.pid)
-            if sequence is None:
-                sequence = self._sequences[each.pid] = Sequence(self._capacity)
-            sequence.add(each.operation, each.time_ns)
+    def add(self, process: Process, collective: Collective) -> None:
+        """It issued a collective."""
+        sequence = self._sequences.get(process)
+        if sequence is None:
+            sequence = self._sequences[process] = Sequence(self._capacity)
+        sequence.add(collective.operation, collective.time_ns)
 
     def search(self, processes: Iterable[Process]) -> None:
         """Look for the period of the next few of `processes`, those that mark no steps."""
-        self._turn.update({each.pid: None for each in processes if each.pid in self._sequences})
-        for pid in list(self._turn)[:SEARCHES]:
-            del self._turn[pid]
-            self._periods[pid] = self._sequences[pid].period()
+        self._turn.update({each: None for each in processes if each in self._sequences})
+        for process in list(self._turn)[:SEARCHES]:
+            del self._turn[process]
+            self._periods[process] = self._sequences[process].period()
 
     def period(self, process: Process) -> Period | None:
         """The period as found last; None where there is none, or nothing was issued since."""
-        sequence = self._sequences.get(process.pid)
-        if sequence is None or self._reported.get(process.pid) == sequence.total:
+        sequence = self._sequences.get(process)
+        if sequence is None or self._reported.get(process) == sequence.total:
             return None
-        self._reported[process.pid] = sequence.total
-        return self._periods.get(process.pid)
+        self._reported[process] = sequence.total
+        return self._periods.get(process)
 
-    def forget(self, pid: int) -> None:
+    def forget(self, process: Process) -> None:
         """The process has gone, or marks its steps."""
         for table in (self._sequences, self._reported, self._periods, self._turn):
-            table.pop(pid, None)
+            table.pop(process, None)

@@ -27,13 +27,20 @@
  * CAP_SYS_ADMIN.
  *
  * One record per thread, written by that thread alone, so nothing needs to be atomic. All sums only
- * grow; the reader takes differences and never deletes the record of a living thread.
+ * grow; the reader takes differences and never deletes the record of a living thread. A thread is known
+ * by its process, too: on_exit forgets a process whose first thread ends, so that whoever gets its pid
+ * next begins records of its own.
  */
 
-/* Threads that hit a probe and live: a few per rank, so 4,096 are far above any node. 360 B each.
+/* Threads that hit a probe and live: a few per rank, so 4,096 are far above any node. 368 B each.
  * When full, the hit is lost and counted. */
 #ifndef MAX_THREADS
 #define MAX_THREADS 4096
+#endif
+/* Processes that hit a probe and live: 64 ranks and their workers, so 8,192 are far above. 16 B each. One
+ * that does not fit is told apart by its pid alone; nothing of it is lost. */
+#ifndef MAX_PROCESSES
+#define MAX_PROCESSES 8192
 #endif
 /* Collectives between two polls half a second apart: 24 B each, its header included, so that 64 pages
  * hold 10,900, of 64 ranks 170 each. What does not fit is counted; the period is found all the same. */
@@ -75,13 +82,19 @@ struct thread {
 	u64 traps[GROUPS];
 };
 
+struct thread_key {
+	u64 thread; /* bpf_get_current_pid_tgid() */
+	u64 born;   /* the process's first hit, CLOCK_MONOTONIC; 0: there was no room to remember it */
+};
+
 struct collective {
 	u64 time;
 	u32 tgid;
 	u32 symbol;
 };
 
-SW_HASH(threads, u64, struct thread, MAX_THREADS);
+SW_HASH(threads, struct thread_key, struct thread, MAX_THREADS);
+SW_HASH(processes, u32, u64, MAX_PROCESSES);
 /* Never written: what a record begins as. */
 SW_ARRAY(fresh_thread, struct thread, 1);
 SW_EVENTS(collectives, COLLECTIVE_PAGES);
@@ -97,12 +110,30 @@ SW_COUNTERS(STREAMS, REASONS);
 #define MARKER_2 0x00706574732e6863ULL
 #define FIFTEEN 0x00ffffffffffffffULL
 
+static __always_inline u64 born(void)
+{
+	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	u64 *known = sw_lookup(processes, &tgid);
+	u64 now;
+
+	if (known)
+		return *known;
+	now = bpf_ktime_get_ns();
+	sw_insert(processes, &tgid, &now);
+	/* Another thread may have been first. */
+	known = sw_lookup(processes, &tgid);
+	return known ? *known : 0;
+}
+
 static __always_inline struct thread *thread_of(void)
 {
-	u64 key = bpf_get_current_pid_tgid();
-	struct thread *thread = sw_lookup(threads, &key), *fresh;
+	struct thread_key key = {};
+	struct thread *thread, *fresh;
 	u32 first = 0;
 
+	key.thread = bpf_get_current_pid_tgid();
+	key.born = born();
+	thread = sw_lookup(threads, &key);
 	if (thread)
 		return thread;
 	fresh = sw_lookup(fresh_thread, &first);
@@ -388,5 +419,19 @@ int enter_collective(struct pt_regs *ctx)
 	collective.symbol = (third < 256 ? third : SW_ARG4(ctx)) & 0xff;
 	if (sw_output(collectives, ctx, &collective))
 		sw_count(sw_lost, RING_FULL);
+	return 0;
+}
+
+/* On the raw tracepoint sched_process_exit. Every other thread's end costs one comparison, every other
+ * process's one lookup. */
+int on_exit(void *ctx)
+{
+	u64 id = bpf_get_current_pid_tgid();
+	u32 tgid = id >> 32;
+
+	if ((u32)id != tgid)
+		return 0;
+	if (sw_lookup(processes, &tgid))
+		sw_delete(processes, &tgid);
 	return 0;
 }

@@ -15,7 +15,7 @@ from probes.torch_step.thread import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
 
     from engine.readings import Pairs, Process, Reading
     from probes.torch_step.accounts import Interval
@@ -50,28 +50,28 @@ class StepSource:
 
     def __init__(self, chosen: Source = "auto") -> None:
         self._fixed = None if chosen == "auto" else MARKS.index(chosen)
-        self._marks: dict[int, int] = {}
+        self._marks: dict[Hashable, int] = {}
 
-    def of(self, pid: int, steps: tuple[Steps, ...]) -> int | None:
+    def of(self, who: Hashable, steps: tuple[Steps, ...]) -> int | None:
         """The place in MARKS for what the process did in an interval; None: nothing marked yet."""
         if self._fixed is not None:
             if steps[self._fixed].marks:
-                self._marks[pid] = self._fixed
-            return self._marks.get(pid)
+                self._marks[who] = self._fixed
+            return self._marks.get(who)
         seen = [mark for mark in (MARKER, DDP, OPTIMIZER) if steps[mark].marks]
-        if pid in self._marks:
-            seen.append(self._marks[pid])
+        if who in self._marks:
+            seen.append(self._marks[who])
         if seen:
-            self._marks[pid] = min(seen)
-        return self._marks.get(pid)
+            self._marks[who] = min(seen)
+        return self._marks.get(who)
 
-    def known(self, pid: int) -> bool:
+    def known(self, who: Hashable) -> bool:
         """Whether the process has marked a step."""
-        return pid in self._marks
+        return who in self._marks
 
-    def forget(self, pid: int) -> None:
+    def forget(self, who: Hashable) -> None:
         """The process has gone."""
-        self._marks.pop(pid, None)
+        self._marks.pop(who, None)
 
 
 def counts(interval: Interval, process: Process | None, source: int | None) -> Iterator[Reading]:

@@ -18,6 +18,7 @@ REDUCER, WAITS, FLIGHTS, BACKWARD, RANGES, NVTX, MARKERS, COLLECTIVES = GROUPS
 _OPS = 8
 _STEPS_FIELDS = 6
 _RECORD = struct.Struct(f"={6 + _OPS + 5 + _STEPS_FIELDS * len(MARKS) + len(GROUPS)}Q")
+_KEY = struct.Struct("=QQ")
 _COLLECTIVE = struct.Struct("=QII")
 
 Nanoseconds: TypeAlias = int
@@ -114,15 +115,23 @@ class ThreadState:
         return self.flight_ns + (max(0, now - began) if began and began >= since else 0)
 
 
-def decode_key(key: bytes) -> tuple[int, int]:
-    """(pid, tid) of bpf_get_current_pid_tgid()."""
-    (both,) = struct.unpack("=Q", key)
-    return both >> 32, both & 0xFFFFFFFF
+@dataclass(frozen=True, slots=True)
+class ThreadKey:
+    """`struct thread_key`. `born`: its process's first hit; 0: the kernel had no room for it."""
 
+    pid: int
+    tid: int
+    born: Nanoseconds
 
-def encode_key(pid: int, tid: int) -> bytes:
-    """The key of a thread's record."""
-    return struct.pack("=Q", pid << 32 | tid)
+    @classmethod
+    def decode(cls, key: bytes) -> ThreadKey:
+        """From the map's bytes."""
+        thread, born = _KEY.unpack(key)
+        return cls(thread >> 32, thread & 0xFFFFFFFF, born)
+
+    def encode(self) -> bytes:
+        """For the map."""
+        return _KEY.pack(self.pid << 32 | self.tid, self.born)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,8 @@ from probes.torch_step.thread import (
     OPTIMIZER,
     Collective,
     Steps,
+    ThreadKey,
     ThreadState,
-    decode_key,
-    encode_key,
     operation_name,
 )
 
@@ -54,7 +53,8 @@ def test_a_record_is_decoded_field_by_field() -> None:
         steps=(Steps(30, 31, 32, 33), Steps(36, 37, 38, 39), Steps(42, 43, 44, 45)),
         traps=tuple(range(50, 58)),
     )
-    assert decode_key(encode_key(PID, TID)) == (PID, TID)
+    key = ThreadKey(PID, TID, 7)
+    assert ThreadKey.decode(key.encode()) == key
 
 
 def test_a_collective_is_decoded_from_a_record_that_may_be_padded() -> None:

@@ -5,13 +5,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from engine.readings import Count, Gone, Level, ProbeOptions, Reading, Watched
-from probes.torch_step.probe import TorchStepProbe
+from probes.libraries.maps import identify
+from probes.torch_step.probe import TorchStepProbe, pid_of
+from tests.probes.functions.test_calls import REUSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -195,7 +198,7 @@ def test_threads_that_came_and_went_are_counted_and_their_records_removed(
     ratio = level(readings, "comm_wait_ratio", program.pid)
     assert ratio is not None
     assert ratio <= 1
-    assert program.pid not in driver.probe._read()
+    assert program.pid not in map(pid_of, driver.probe._read())
 
 
 @pytest.mark.each_kernel
@@ -480,3 +483,40 @@ def test_waits_are_not_told_when_a_part_of_them_is_let_go(start: Callable[..., P
     finally:
         driver.probe.stop()
     assert level(readings, "comm_wait_ratio", program.pid) is None
+
+
+@pytest.mark.each_kernel
+@pytest.mark.root
+def test_a_pid_that_is_used_again_between_two_flushes_is_another_process(
+    driver: Driver, start: Callable[..., Program], stand_in: Path
+) -> None:
+    first = start()
+    driver.flush()
+    was = identify(first.pid)
+    first.do("steps", 30, 0)
+    first.do("collectives:04", 5, 0)
+    first.end()
+    second = start(sys.executable, "-c", REUSE, str(first.pid))
+    if second.pid < 0:
+        pytest.skip(f"clone3 with set_tid is refused: {os.strerror(-second.pid)}")
+    try:
+        assert second.pid == first.pid
+        second.do("steps", 7, 0)
+        second.do("collectives:04", 2, 0)
+        readings = driver.flush()
+        now = identify(second.pid)
+        assert was is not None
+        assert now not in {was, None}
+        told: Counter[tuple[str, object]] = Counter()
+        for each in readings:
+            if isinstance(each, Count) and each.process in {was, now}:
+                told[each.metric, each.process] += int(each.delta)
+        assert told["steps_total", was] == 30
+        assert told["steps_total", now] == 7
+        assert told["gloo_calls_total", was] == 10
+        assert told["gloo_calls_total", now] == 4
+        # The second one's waits are its own, and nothing of the first one hangs on.
+        second.do("steps", 3, 0)
+        assert total(driver.flush(), "steps_total", second.pid) == 3
+    finally:
+        os.kill(second.pid, signal.SIGKILL)

@@ -47,7 +47,7 @@ motifs = st.text("abcd", min_size=2, max_size=12).map(primitive).filter(lambda m
 
 
 @given(motifs, st.integers(12, 40), st.integers(0, 11))
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_a_sequence_that_repeats_exactly_has_the_period_that_an_exact_search_finds(
     motif: str, repeats: int, start: int
 ) -> None:
@@ -64,7 +64,7 @@ def test_a_sequence_that_repeats_exactly_has_the_period_that_an_exact_search_fin
 
 
 @given(st.lists(st.integers(0, 3), min_size=24, max_size=60))
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 def test_scores_are_those_of_the_formula_worked_out_slowly(sequence: list[int]) -> None:
     _, codes = np.unique(sequence, return_inverse=True)
     fast = scores(codes.astype(np.int64), len(sequence) // MIN_REPEATS)
