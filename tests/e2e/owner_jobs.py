@@ -189,7 +189,8 @@ class Observer:
 
 def holdings(pid: int | str = "self") -> Counter[str]:
     """What a process holds of the kernel, by kind: BPF maps, programs and links, perf events,
-    pidfds and the like, and its entries in uprobe_events.
+    pidfds and the like, and its entries in uprobe_events. Not the one inotify instance, which comes
+    with the first file and stays.
     """
     kinds: Counter[str] = Counter()
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
@@ -197,7 +198,7 @@ def holdings(pid: int | str = "self") -> Counter[str]:
             target = str(descriptor.readlink())
         except OSError:
             continue  # the one of the listing
-        if target.startswith("anon_inode:"):
+        if target.startswith("anon_inode:") and target != "anon_inode:inotify":
             kinds[target.removeprefix("anon_inode:")] += 1
     own = os.getpid() if pid == "self" else pid
     try:

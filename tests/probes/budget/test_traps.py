@@ -94,6 +94,32 @@ def test_the_measurement_is_made_once_for_all_probes(monkeypatch: pytest.MonkeyP
     assert len(made) == 1
 
 
+def test_a_machine_that_was_busy_at_the_start_is_measured_again_and_the_least_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    answers = [
+        TrapCosts(2e-6, 90e-6, 88e-6, measured=True),
+        TrapCosts(3e-6, 9e-6, 10e-6, measured=True),
+        TrapCosts(reason="no room"),
+        TrapCosts(5e-6, 50e-6, 50e-6, measured=True),
+    ]
+    monkeypatch.setattr(traps, "measure", lambda: answers.pop(0))
+    monkeypatch.setattr("probes.budget.traps.time.monotonic", lambda: now)
+    costs = traps._Costs()
+    assert costs().exit == 88e-6
+    now += traps.FIRST_PAUSE_SECONDS - 1
+    assert costs().exit == 88e-6
+    now += 1
+    assert costs() == TrapCosts(2e-6, 9e-6, 10e-6, measured=True)
+    now += 2 * traps.FIRST_PAUSE_SECONDS
+    assert costs() == TrapCosts(2e-6, 9e-6, 10e-6, measured=True)
+    # A host may also become slower, for good: what is older than six hours counts no more.
+    now += traps.MEASURE_EVERY_SECONDS
+    assert costs() == TrapCosts(5e-6, 50e-6, 50e-6, measured=True)
+    assert not answers
+
+
 @pytest.mark.each_kernel
 @pytest.mark.root
 def test_traps_of_this_machine_are_measured_and_nothing_is_left() -> None:
