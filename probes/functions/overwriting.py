@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from probes.bpf.attachment import Attachment
 
     Release = Callable[[Hashable, Sequence[Attachment]], None]
 
 _LIBC = ctypes.CDLL(None)
-IN_MODIFY = 0x2
+IN_MODIFY, IN_Q_OVERFLOW = 0x2, 0x4000
 # struct inotify_event: wd, mask, cookie, length of a name, which a watch of a file has not.
 _EVENT = struct.Struct("=iIII")
 BUFFER_BYTES = 1 << 16
@@ -65,9 +65,11 @@ class Overwriting:
             return guarded
 
     def hold(self, guarded: Guarded, owner: Hashable, attachments: Sequence[Attachment]) -> None:
-        """These were attached for somebody."""
+        """These were attached for somebody; into a file that was written they are not to be."""
         with self._lock:
             guarded.held[owner] = list(attachments)
+            if guarded.written:
+                self._release(guarded)
 
     def drop(self, guarded: Guarded, owner: Hashable) -> None:
         """They are let go of."""
@@ -92,21 +94,31 @@ class Overwriting:
 
     def _listen(self) -> None:
         while True:
-            buffer = os.read(self._fd, BUFFER_BYTES)
-            at = 0
-            while at < len(buffer):
-                watch, mask, _, length = _EVENT.unpack_from(buffer, at)
-                at += _EVENT.size + length
-                if mask & IN_MODIFY:
-                    self._take_out(watch)
+            self.take_in(os.read(self._fd, BUFFER_BYTES))
 
-    def _take_out(self, watch: int) -> None:
+    def take_in(self, events: bytes) -> None:
+        """Take the probes out of what the kernel says was written."""
+        at = 0
+        while at < len(events):
+            watch, mask, _, length = _EVENT.unpack_from(events, at)
+            at += _EVENT.size + length
+            if mask & IN_MODIFY:
+                self._take_out([watch])
+            elif mask & IN_Q_OVERFLOW:
+                self._take_out(None)
+
+    def _take_out(self, watches: Iterable[int] | None) -> None:
+        """Of these files; of all where the kernel dropped events, as any may have been written."""
         with self._lock:
-            for guarded in self._files.get(watch, ()):
-                guarded.written = True
-                held, guarded.held = guarded.held, {}
-                for owner, attachments in held.items():
-                    guarded.release(owner, attachments)
+            for watch in self._files if watches is None else watches:
+                for guarded in self._files.get(watch, ()):
+                    guarded.written = True
+                    self._release(guarded)
+
+    def _release(self, guarded: Guarded) -> None:
+        held, guarded.held = guarded.held, {}
+        for owner, attachments in held.items():
+            guarded.release(owner, attachments)
 
 
 OVERWRITING = Overwriting()

@@ -56,7 +56,12 @@ class File:
     mend: str = ""
 
     def open(self, image: Image, release: Release) -> None:
-        """Take a file that was opened; `release` takes its probes once it is written."""
+        """Take a file that was opened; `release` takes its probes once it is written.
+
+        Again for what was written: from now on only what is written later is noticed.
+        """
+        if self.guarded is not None:
+            OVERWRITING.leave(self.guarded)
         # Guarded first: what is written afterwards is noticed, what was before is read.
         self.image, self.guarded = image, OVERWRITING.guard(image.fd, release)
         self.identity, self.state = identity_of(image), state_of(image)

@@ -184,6 +184,8 @@ class FunctionSites:
         if file is None or self._inherit(key, file):
             return
         self._pending = deque(each for each in self._pending if each[0] != key)
+        if key in self._leaving:  # another file, whose number it has
+            self._let_go(self._leaving.pop(key)[0])
         if self._linger_seconds and any(site.attachments for site in file.sites.values()):
             self._leaving[key] = file, time.monotonic() + self._linger_seconds
         else:
@@ -192,14 +194,15 @@ class FunctionSites:
     def _known(self, mapped: Mapped, image: Image) -> bool:
         """Whether a file is probed through another mount, or was a moment ago."""
         identity = identity_of(image)
+        # As they are now: a new link to a file changes a time of it.
         for key, other in self._files.items():
-            if other.image is not None and other.identity == identity:
+            if other.image is not None and identity_of(other.image) == identity:
                 self._twins[mapped.key] = key
                 del self._files[mapped.key]
                 image.close()
                 return True
         for key, (other, _) in self._leaving.items():
-            if other.identity == identity:
+            if other.image is not None and identity_of(other.image) == identity:
                 image.close()
                 self._return(key, mapped)
                 return True
@@ -280,14 +283,15 @@ class FunctionSites:
         self._pending = deque(each for each in self._pending if each[0] != file.key)
         if old is None:
             return
+        file.open(old, self._detacher.add)
         try:
             image = Image(f"/proc/self/fd/{old.fd}")
         except ElfError as error:
-            file.close()
+            # Not all of it is there yet, perhaps: what is written next has it read again.
             file.reason, file.detail = "unreadable_library", f"{file.path} was overwritten: {error}"
         else:
-            file.close()
-            file.open(image, self._detacher.add)
+            old.close()
+            file.image = image
             self._look_up(file)
 
     def _sites(self, name: str) -> list[Site]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -91,6 +93,56 @@ def test_a_file_that_has_users_again_soon_has_its_probes_still(caller: Path) -> 
     finally:
         for program in programs:
             program.end()
+        probed.close()
+
+
+def test_a_file_that_got_a_second_name_meanwhile_is_the_same(caller: Path, tmp_path: Path) -> None:
+    probed = Probed(linger_seconds=3600)
+    programs = [Program(caller)]
+    try:
+        key = probed.attach(programs[0].pid)
+        held = probed.sites.attachments
+        programs[0].end()
+        probed.sites.detach(key)
+        # As installers do that link files of a cache: the time of change is another.
+        (tmp_path / "other").hardlink_to(caller.with_name(LIBRARY))
+        programs.append(Program(caller))
+        probed.attach(programs[1].pid)
+        programs[1].do("add", 5)
+        assert probed.calls(programs[1].pid, "add").calls == 5
+        assert probed.sites.attachments == held
+    finally:
+        for program in programs:
+            program.end()
+        probed.close()
+
+
+def test_a_file_that_is_read_while_it_is_copied_is_read_again_when_it_is_whole(
+    caller: Path, tmp_path: Path
+) -> None:
+    library = tmp_path / LIBRARY
+    whole = caller.with_name(LIBRARY).read_bytes()
+    library.write_bytes(whole)
+    shutil.copy(caller, tmp_path / "caller")
+    program = Program("env", f"LD_LIBRARY_PATH={tmp_path}", tmp_path / "caller")
+    probed = Probed()
+    try:
+        probed.attach(program.pid)
+        held = probed.sites.attachments
+        with library.open("r+b") as file:
+            file.truncate(100)
+            probed.sites.advance()
+            assert probed.sites.status("test").reason == "unreadable_library"
+            file.write(whole)
+        for _ in range(100):  # the old probes are let go of meanwhile
+            probed.sites.advance()
+            if probed.sites.attachments == held and not probed.sites.pending:
+                break
+            time.sleep(0.05)
+        assert probed.sites.status("test").reason == ""
+        assert (probed.sites.count, probed.sites.attachments) == (1, held)
+    finally:
+        program.end()
         probed.close()
 
 
