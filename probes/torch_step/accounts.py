@@ -103,10 +103,17 @@ class Accounts:
         self._settled: dict[Hashable, Nanoseconds] = {}
         self.abandoned_total = 0
         self._watched_since: Nanoseconds = 0
+        # Since when what may have ended unseen was open: a wait, a wait for data; 0: none.
+        self._stale: dict[Key, tuple[Nanoseconds, Nanoseconds]] = {}
 
     def mend_gap(self, now: Nanoseconds) -> None:
         """Something was not watched until now: waits that were open may have ended unseen."""
         self._watched_since = now
+        self._stale = {
+            key: (state.open_since, state.flight_since)
+            for key, state in self._seen.items()
+            if state.open_since or state.flight_since
+        }
 
     def open_process(self, who: Hashable, now: Nanoseconds) -> None:
         """A process is watched from now on."""
@@ -141,6 +148,7 @@ class Accounts:
                 self._seen.pop((who, thread), None)
                 self._waited.pop((who, thread), None)
                 self._flown.pop((who, thread), None)
+                self._stale.pop((who, thread), None)
         if len(threads) > 1 and who in self._settled:
             interval.bound(self.length(who, now))
         if interval.flight_ns:
@@ -166,13 +174,26 @@ class Accounts:
         counted = self._waited.get(key, NO_WAITS)
         seen = state.op_ns if now is None else state.waited(now, self._watched_since)
         waited = tuple(map(max, counted, seen))
-        interval.op_ns = tuple(
-            total + new - old
-            for total, new, old in zip(interval.op_ns, waited, counted, strict=True)
-        )
         before_flight = self._flown.get(key, 0)
         flown = max(
             before_flight, state.flight_ns if now is None else state.flown(now, self._watched_since)
         )
-        interval.flight_ns += flown - before_flight
+        if self._is_stale(key, state):  # told of from here on
+            waited, flown = state.op_ns, state.flight_ns
+        else:
+            interval.op_ns = tuple(
+                total + new - old
+                for total, new, old in zip(interval.op_ns, waited, counted, strict=True)
+            )
+            interval.flight_ns += flown - before_flight
         self._seen[key], self._waited[key], self._flown[key] = state, waited, flown
+
+    def _is_stale(self, key: Key, state: ThreadState) -> bool:
+        """Whether a wait of before a gap is open still, or was until the last look.
+
+        The kernel takes the next entry or exit for its end, and the gap for a part of it.
+        """
+        wait, flight = self._stale.get(key, (0, 0))
+        if not (0 < wait == state.open_since or 0 < flight == state.flight_since):
+            self._stale.pop(key, None)
+        return bool(wait or flight)

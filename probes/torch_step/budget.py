@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from probes.budget.governor import Governor
+from probes.torch_step.accounts import WAITED_BY
 from probes.torch_step.thread import GROUPS, NO_TRAPS
 from rules.slotted import dataclass
 
@@ -42,7 +43,7 @@ class Group:
 class Budget:
     """See the module. `members`: by group, the names of its functions; one thread uses it.
 
-    `on_gap` is called with the time from which on a group is watched again.
+    `on_gap` is called with the time from which on a group that waits need is watched again.
     """
 
     def __init__(
@@ -132,7 +133,8 @@ class Budget:
         """Attach it again."""
         for each in self._members[name]:
             self._sites.resume(each)
-        self._on_gap(time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+        if name in WAITED_BY:
+            self._on_gap(time.clock_gettime_ns(time.CLOCK_MONOTONIC))
 
     def attached(self, name: str) -> int:
         """Places at which it is attached: files, of each of its functions."""

@@ -87,6 +87,21 @@ def test_a_wait_that_has_not_returned_counts_at_every_look() -> None:
     assert settle(accounts, returned, 30 * SECOND).op_ns == ops(wait=1 * SECOND)
 
 
+def test_after_a_gap_waits_count_again_and_the_one_whose_end_was_missed_does_not() -> None:
+    accounts = Accounts()
+    accounts.open_process(PID, 0)
+    missed = ThreadState(open_since=9 * SECOND, open_op=1, op_ns=ops(wait=3 * SECOND))
+    for second in range(10, 600, 5):
+        settle(accounts, missed, second * SECOND)
+    accounts.mend_gap(600 * SECOND)
+    assert settle(accounts, missed, 605 * SECOND).wait_ns == 0
+    # The kernel takes the next entry for the end of the wait that it knows of.
+    ended = ThreadState(op_ns=ops(wait=600 * SECOND))
+    assert settle(accounts, ended, 610 * SECOND).wait_ns == 0
+    later = ThreadState(op_ns=ops(wait=602 * SECOND))
+    assert settle(accounts, later, 615 * SECOND).wait_ns == 2 * SECOND
+
+
 def test_a_wait_that_begins_while_the_map_is_read_is_zero() -> None:
     assert settle(Accounts(), ThreadState(hits=1, open_since=11), 10).wait_ns == 0
 
