@@ -45,7 +45,7 @@ class LinkedRuntimes:
             return
         exe = procfs.root / f"{pid}/exe"
         try:
-            path = str(exe.readlink())
+            path = _shown(str(exe.readlink()))
             if path not in self._programs:
                 self._programs[path] = _holds(str(exe))
         except (OSError, ElfError):
@@ -63,6 +63,12 @@ class LinkedRuntimes:
                     f"{path} uses the driver and is stripped: a runtime linked into it is hidden"
                 )
                 yield Finding(SUBJECT, "degraded", detail, MEND_STRIPPED)
+
+
+def _shown(path: str) -> str:
+    """What a terminal can be given of a program's name, which is whatever its owner wanted."""
+    whole = path.removesuffix(" (deleted)")
+    return "".join(each if each.isprintable() else "?" for each in whole)
 
 
 def _holds(path: str) -> bool | None:

@@ -76,6 +76,20 @@ def test_a_program_with_the_runtime_of_cuda_linked_into_it_is_named_with_a_mend(
     assert expected[1] in finding.mend
 
 
+def test_a_program_with_a_name_that_no_terminal_can_show_is_named_all_the_same(
+    tmp_path: Path,
+) -> None:
+    program, proc = tmp_path / "train\udcff\x1b[2J", tmp_path / "proc"
+    proc.mkdir()
+    command = [compiler(), "-x", "c", "-", "-s", "-o", str(program)]
+    subprocess.run(command, input=PROGRAM, text=True, check=True)
+    _runs(proc, 1, "/y/libcuda.so.1")
+    (proc / "1" / "exe").symlink_to(program)
+    (detail,) = [e.detail for e in libraries.findings(Procfs(proc)) if e.subject == "CUDA runtime"]
+    assert "train??[2J" in detail
+    assert detail.encode().isascii()
+
+
 @pytest.mark.parametrize(("capabilities", "state"), [({"sys_ptrace"}, "ok"), (set(), "degraded")])
 def test_a_process_that_is_closed_to_us_is_less_only_if_a_capability_would_open_it(
     capabilities: set[str], state: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
