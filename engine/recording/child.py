@@ -6,27 +6,35 @@ gives all of it back. A child does, and whoever ends it does not end the agent.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
+from importlib import import_module
 
 # Below the job's own priority (setpriority(2)); nobody waits for it.
 NICENESS = 10
 # The interpreter that runs, even where an upgrade replaced it.
 _INTERPRETER = "/proc/self/exe"
 _CHILD = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]);"
-    " from importlib import import_module; import_module(sys.argv[1]).main(*sys.argv[3:])"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
+    f" from {__name__} import run; run(*sys.argv[2:])"
 )
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
 
 
 def start(module: str, *arguments: str) -> subprocess.Popen[bytes]:
-    """`module.main(*arguments)` in a child whose output is read from pipes. Raises OSError."""
+    """`module.main(*arguments)` in a child whose output is read from pipes. Raises OSError.
+
+    The child ends with the thread that started it.
+    """
     return subprocess.Popen(
         [
             *(sys.executable, "-I", "-S", "-W", "ignore", "-c", _CHILD),
-            *(module, json.dumps(sys.path), *arguments),
+            *(json.dumps(sys.path), module, str(os.getpid()), *arguments),
         ],
         executable=_INTERPRETER,
         stdin=subprocess.DEVNULL,
@@ -36,6 +44,18 @@ def start(module: str, *arguments: str) -> subprocess.Popen[bytes]:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         start_new_session=True,  # Ctrl-C is the agent's to answer
     )
+
+
+def run(module: str, agent: str, *arguments: str) -> None:
+    """The child. `agent`: the pid of whoever started it."""
+    os.nice(NICENESS)
+    # systemd sends it to each process of a service, and it is the agent's to answer.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # The agent's lock ends with the agent: a child that went on would write over the next one's.
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(agent):
+        sys.exit("the agent has ended")
+    import_module(module).main(*arguments)
 
 
 def ending(child: subprocess.Popen[bytes], errors: bytes) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from engine.recording import child as children
-from engine.recording.hourly import seal
+from engine.recording.hourly import journal_name, seal
 
 if TYPE_CHECKING:
     from engine.recording.manifest import Entry
@@ -20,16 +20,17 @@ TIMEOUT_SECONDS = 600.0
 
 def seal_apart(folder: str, stem: str) -> Entry:
     """`hourly.seal` in a child. Raises OSError, also when the child died or took too long."""
+    journal = str(Path(folder, journal_name(stem)))
     with children.start(__name__, folder, stem) as child:
         try:
             output, errors = child.communicate(timeout=TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             child.kill()
-            raise _failed(f"took more than {TIMEOUT_SECONDS:g} s", folder) from None
+            raise _failed(f"took more than {TIMEOUT_SECONDS:g} s", journal) from None
     try:
         answer = json.loads(output.splitlines()[-1])
     except (ValueError, IndexError):
-        raise _failed(children.ending(child, errors), folder) from None
+        raise _failed(children.ending(child, errors), journal) from None
     if "errno" in answer:
         raise OSError(answer["errno"], answer["strerror"], answer["filename"])
     return cast("Entry", answer)
@@ -37,7 +38,6 @@ def seal_apart(folder: str, stem: str) -> Entry:
 
 def main(folder: str, stem: str) -> None:
     """The child: the manifest entry, or what the system refused, as one line of JSON."""
-    os.nice(children.NICENESS)
     try:
         answer = dict(seal(folder, stem))
     except OSError as error:
@@ -49,5 +49,5 @@ def main(folder: str, stem: str) -> None:
     print(json.dumps(answer), flush=True)
 
 
-def _failed(why: str, folder: str) -> OSError:
-    return OSError(errno.EIO, f"the process that writes the hour's Parquet {why}", folder)
+def _failed(why: str, journal: str) -> OSError:
+    return OSError(errno.EIO, f"the process that writes the hour's Parquet {why}", journal)

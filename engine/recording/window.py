@@ -1,12 +1,12 @@
 """The live window read back at a start, in a child: only its samples and events reach the agent.
 
-The child writes pickles: a row for each time that has samples, then the events. A pickle runs what
-it says, and these come from code of our own over a pipe of our own.
+The child writes pickles: a row for each time that has samples, then the events, some at a time: two
+hours may have had millions, of which the agent keeps the latest. A pickle runs what it says, and
+these come from code of our own over a pipe of our own.
 """
 
 from __future__ import annotations
 
-import os
 import pickle
 import sys
 from typing import TYPE_CHECKING, Any, cast
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from engine.recording.reading import Recording
     from engine.series import Float64Array
 
+EVENTS_IN_ROW = 1000
 # A time, the labels and values of its samples, and events.
 Row = tuple[int, list[Labels], "Float64Array", list[TaskEvent]]
 
 
 def read_window(path: str, start_ms: int, end_ms: int) -> Iterator[Row]:
-    """Times in order, each with its samples; the last row has the events, by `flush_ms`.
+    """Times in order, each with its samples; the last rows have the events, by `flush_ms`.
 
     Raises DataError, after what could be read.
     """
@@ -53,7 +54,6 @@ def read_window(path: str, start_ms: int, end_ms: int) -> Iterator[Row]:
 
 def main(path: str, start_ms: str, end_ms: str) -> None:
     """The child: writes rows to standard output."""
-    os.nice(children.NICENESS)
     try:
         _write(sys.stdout.buffer, open_recording(path), int(start_ms), int(end_ms))
     except DataError as error:
@@ -87,9 +87,10 @@ def _write(stream: BinaryIO, recording: Recording, start_ms: int, end_ms: int) -
         pickle.dump(("row", time_ms, fresh, numbers, np.array(values), []), stream)
         fresh = []
     events = sorted(recording.all_events(start_ms, end_ms), key=lambda event: event.flush_ms)
-    if events:
-        rows = [event_row(event) for event in events]
-        pickle.dump(("row", events[-1].flush_ms, [], [], np.empty(0), rows), stream)
+    for first in range(0, len(events), EVENTS_IN_ROW):
+        some = events[first : first + EVENTS_IN_ROW]
+        rows = [event_row(event) for event in some]
+        pickle.dump(("row", some[-1].flush_ms, [], [], np.empty(0), rows), stream)
     pickle.dump(("done",), stream)
 
 

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import os
+import select
+import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +17,7 @@ from engine.recording import Recorder, child, open_recording, seal_apart, sealin
 from engine.recording.hourly import journals, seal
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 HOUR = 3_600_000
 START = 1_700_000_000_000 - 1_700_000_000_000 % HOUR
@@ -87,8 +91,10 @@ def test_a_child_that_dies_leaves_the_journal_for_the_next_time(
     folder: Path, monkeypatch: pytest.MonkeyPatch, program: str, why: str
 ) -> None:
     monkeypatch.setattr(child, "_CHILD", program)
-    with pytest.raises(OSError, match=why):
+    with pytest.raises(OSError, match=why) as told:
         seal_apart(str(folder), only(folder))
+    # The one file that would have to be moved away.
+    assert told.value.filename == str(folder / f"journal-{only(folder)}.swj")
     monkeypatch.undo()
     Recorder(str(folder), seal_hour=seal_apart).close()
     assert not journals(str(folder))
@@ -99,3 +105,41 @@ def test_a_child_that_hangs_is_ended(folder: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sealing, "TIMEOUT_SECONDS", 0.2)
     with pytest.raises(OSError, match=r"took more than 0.2 s"):
         seal_apart(str(folder), only(folder))
+
+
+SEAL = "import sys; from engine.recording import seal_apart; seal_apart(*sys.argv[1:])"
+
+
+@pytest.fixture
+def sealed_slowly(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """An agent whose child reads a journal, and where that comes from."""
+    pipe = folder / "journal-20200101T00.swj"
+    os.mkfifo(pipe)
+    command = [sys.executable, "-c", SEAL, str(folder), "20200101T00"]
+    with subprocess.Popen(command, start_new_session=True) as agent:
+        journal = os.open(pipe, os.O_WRONLY)  # waits for the child
+        yield agent, journal
+        agent.kill()
+
+
+def test_a_child_ends_with_the_agent_that_started_it(
+    sealed_slowly: tuple[subprocess.Popen[bytes], int],
+) -> None:
+    agent, journal = sealed_slowly
+    agent.kill()
+    broken = select.poll()
+    broken.register(journal, 0)
+    assert broken.poll(30_000) == [(journal, select.POLLERR)]
+    os.close(journal)
+
+
+def test_a_stop_that_is_sent_to_every_process_of_the_service_lets_the_hour_be_written(
+    sealed_slowly: tuple[subprocess.Popen[bytes], int], folder: Path
+) -> None:
+    agent, journal = sealed_slowly
+    [child_pid] = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
+    os.kill(int(child_pid), signal.SIGTERM)
+    os.write(journal, (folder / f"journal-{journals(str(folder))[-1]}.swj").read_bytes())
+    os.close(journal)
+    assert agent.wait() == 0
+    assert (folder / "metrics-20200101T00.parquet").exists()

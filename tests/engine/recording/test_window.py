@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,6 +80,19 @@ def test_an_open_hour_is_read_too(tmp_path: Path) -> None:
     [row, events] = read_window(str(tmp_path), 0, END)
     assert row[1] == [A, B]
     assert events[3] == list(flushes()[1].events)
+    recorder.close()
+
+
+def test_events_come_in_rows_that_the_agent_has_room_for(tmp_path: Path) -> None:
+    [*_, one] = flushes()
+    many = tuple(replace(one.events[0], time_ms=END - number) for number in range(2500))
+    recorder = Recorder(str(tmp_path))
+    assert recorder.write(replace(one, events=many))
+    _, *rows = read_window(str(tmp_path), 0, END)
+    assert [len(events) for *_, events in rows] == [1000, 1000, 500]
+    assert {event.time_ms for *_, events in rows for event in events} == {
+        event.time_ms for event in many
+    }
     recorder.close()
 
 
