@@ -141,14 +141,14 @@ class Plugins:
         """Breakpoints where the old content had instructions would change what the new one does."""
         self._release(found)
         found.reset()
+        found.file.open(old, self._detacher.add)  # half of it may be there, and the rest is noticed
         try:
             image = Image(f"/proc/self/fd/{old.fd}")
         except ElfError as error:
             found.reason, found.detail = "unreadable_library", f"it was overwritten: {error}"
-            found.file.close()
             return
-        found.file.close()
         self._read(found, image)
+        old.close()
         if found.plugin is None and not found.reason:
             found.reason, found.detail = "profiler_table", "it was overwritten and is no plugin"
 

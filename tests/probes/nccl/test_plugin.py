@@ -185,6 +185,9 @@ def test_a_plugin_that_is_overwritten_in_place_loses_its_probes_at_once_and_is_r
         plugin.write_bytes(b"no library any more" * 9)
         third = found(driver, plugin)
         assert (third.reason, third.attachments) == ("unreadable_library", [])
+        # It was half a plugin: the rest of a copy comes later.
+        plugin.write_bytes(other.read_bytes())
+        assert found(driver, plugin).attachments
 
 
 @pytest.mark.root
