@@ -64,8 +64,10 @@ class CustomReport(Report):
         yield from ()
 
     def levels(self, look: Look) -> Iterator[Level]:  # noqa: ARG002 - of others
-        """The last values of arguments."""
-        for (process, name), last in self._last.items():
+        """The last values of arguments; once, where nobody watches the process and its end."""
+        watched = set(self._followed.watch.processes)
+        told, self._last = self._last, {k: n for k, n in self._last.items() if k[0] in watched}
+        for (process, name), last in told.items():
             yield from levels(self._slots[name], process, last)
 
     def status(self, found: ProbeStatus) -> ProbeStatus:

@@ -64,12 +64,12 @@ class Followed:
             for program in self._uprobes[:1]:
                 try_uprobe(self.bpf, program)
             self.totals = CallTotals(self.bpf, description.slots)
+            for slot, seconds in description.thresholds.items():
+                self.totals.set_threshold(slot, seconds)
         except UnavailableError:
             self.bpf.close()
             raise
         self._deaf = self._attach(description.tracepoints)
-        for slot, seconds in description.thresholds.items():
-            self.totals.set_threshold(slot, seconds)
         self.sites = FunctionSites(self.bpf, functions, max_files=description.files_limit)
         self._calls = Governed(
             *(name, self.totals, self.sites, functions, description.budget),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import time
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from engine.aggregate.procfs import Procfs
@@ -16,7 +15,7 @@ from probes.functions.records import Slow, Thread, Total, TotalKey
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from engine.readings import Process
     from probes.bpf.loader import BpfObject
@@ -92,7 +91,6 @@ class CallTotals:
         # The bytes of the map: most of them are those of the last look and need no decoding.
         self._seen: dict[bytes, bytes] = {}
         self._retired: set[bytes] = set()
-        self._hits: Counter[tuple[str, Process]] = Counter()
         self._slow = bpf.events("call_slow_events", SLOW_PAGES)
         # Without it a pid that is used again within one look keeps its predecessor's counts.
         self.deaf = ""
@@ -115,8 +113,6 @@ class CallTotals:
     def leave(self, process: Process) -> None:
         """A process ended; what it did last is still found by the next look."""
         self.owners.leave(process)
-        for key in [key for key in self._hits if key[1] == process]:
-            del self._hits[key]
 
     def look(self) -> Look:
         """What was counted since the last look, and which calls are open now."""
@@ -138,19 +134,12 @@ class CallTotals:
                         OpenCall(owner, thread.tid, self._name(thread.slot), thread.open_since)
                     )
         self.owners.forget()
-        for each in calls:
-            if each.process is not None:
-                self._hits[each.name, each.process] += each.total.hits
         return Look(now, tuple(calls), tuple(open_))
 
     def slow(self) -> list[SlowCall]:
         """The slow calls since the last time; each is one of stream "events"."""
         records = [Slow.decode(record) for record in self._slow.drain()]
         return [SlowCall(self.owners.at(r.pid, r.end), self._name(r.slot), r) for r in records]
-
-    def hits(self) -> Mapping[tuple[str, Process], int]:
-        """Traps by slot name and process, as of the last look, since it was watched."""
-        return self._hits
 
     def close_open(self, names: Iterable[str]) -> None:
         """Calls of these slots are no longer followed (their probes were detached)."""

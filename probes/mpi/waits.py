@@ -31,9 +31,10 @@ class Waits:
         self._settled.setdefault(process, now)
 
     def add(self, process: Process, operation: str, nanoseconds: int) -> None:
-        """Calls that returned took so long together."""
-        key = process, operation
-        self._closed[key] = self._closed.get(key, 0) + nanoseconds
+        """Calls that returned took so long together; of who is watched, as others never leave."""
+        if process in self._settled:
+            key = process, operation
+            self._closed[key] = self._closed.get(key, 0) + nanoseconds
 
     def settle(
         self, process: Process, open_ns: Mapping[str, int], now: int

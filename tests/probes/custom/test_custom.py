@@ -8,12 +8,18 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
 
-from engine.readings import Count, Event, Level, ProbeOptions, Watched
+from engine.readings import Count, Event, Level, ProbeOptions, Process, Watched
 from probes.custom.probe import CustomProbe
+from probes.custom.report import CustomReport
+from probes.custom.settings import CustomSettings
+from probes.custom.slots import plan
+from probes.functions.records import Total
+from probes.functions.totals import Calls, Look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -159,6 +165,21 @@ def test_a_count_alone_is_one_trap_a_call_and_an_int_keeps_its_sign(
     assert [each.value for each in readings if isinstance(each, Level)
             and each.metric == "ckpt_level"] == [-3.0]  # fmt: skip
     assert dict(job.probe.produced().produced)[""] == 50
+
+
+def test_the_last_value_of_a_process_that_nobody_watches_is_told_once() -> None:
+    level = {"name": "size", "library": "libc.so", "symbol": "write", "metrics": [
+        {"name": "last_size", "take": "value", "argument": 3, "type": "size_t"}]}  # fmt: skip
+    probes = CustomSettings.model_validate({"probes": [level]}).probes
+    planned = plan(probes)
+    [name] = [slot.name for slot in planned.slots if slot.argument is not None]
+    watched, forked = Process(7, 1), Process(8, 2)
+    followed: Any = Mock(watch=Mock(processes=(watched,)))
+    report = CustomReport(followed, probes=probes, plan=planned)
+    calls = tuple(Calls(each, name, Total(calls=1, last=5)) for each in (watched, forked))
+    assert list(report.counts(Look(0, calls, ()))) == []
+    told = [[each.process for each in report.levels(Look(0, (), ()))] for _ in range(2)]
+    assert told == [[watched, forked], [watched]]
 
 
 @pytest.mark.root

@@ -223,3 +223,9 @@ def test_waits_of_threads_are_cut_to_the_time_that_passed() -> None:
     assert waits.settle(P, {"Recv": 100, "Send": 300}, 100) == ({"Recv": 25, "Send": 75}, 100)
     waits.leave(P)
     assert waits.settle(P, {}, 400) == ({}, 0)
+
+
+def test_waits_of_a_process_that_nobody_watches_are_not_kept() -> None:
+    waits = Waits()
+    waits.add(P, "Recv", 30)
+    assert waits == Waits()
