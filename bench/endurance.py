@@ -82,8 +82,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="stallwatch-endurance-") as name:
         folder = Path(name)
         agent = AgentProcess(folder / "agent", list(shipped()), seconds=10)
-        agent.start()
         try:
+            agent.start()
             with load(folder, options.job_python):
                 looks = watch(agent, options.minutes * 60)
             time.sleep(SETTLE_SECONDS)
