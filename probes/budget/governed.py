@@ -94,7 +94,7 @@ class Governed:
 
     def look(self) -> Look:
         """What was called since the last look; compares its cost with the budget."""
-        self.governor.step(self._read())
+        self.governor.step(self._read(), processes=self._processes)
         calls, self._unowned = self._unowned, []
         self._bounds = {}
         for key in list(self._raw):

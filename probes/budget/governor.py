@@ -100,15 +100,21 @@ class Governor:
                 if whole is not None:
                     self._change(control, "full", *whole)
 
-    def step(self, totals: Totals, now: float | None = None) -> list[Decision]:
-        """Compare what was taken with the budget, once an interval; the changes of mode."""
+    def step(
+        self, totals: Totals, now: float | None = None, processes: Iterable[Process] = ()
+    ) -> list[Decision]:
+        """Compare what was taken with the budget, once an interval; the changes of mode.
+
+        `processes`: that may have no totals, as what they call may not be counted at all.
+        """
         now = self._clock() if now is None else now
         since, before = self._stepped, self._totals
         if since is not None and now - since < _LEAST_STEP_SECONDS:
             return []
         self._stepped, self._totals = now, totals
         passed = None if since is None else now - since
-        self._weights.weigh({process for _, process in totals}, passed)
+        known = {process for _, process in totals}.union(processes)
+        self._weights.weigh(known, passed)
         if since is None or not self._settings.enabled:
             return []
         self._measure(totals, before, now - since)
@@ -119,7 +125,7 @@ class Governor:
                 self._ledger.note(control.name, before, totals, now - since)
                 self._ledger.note_idle(self._lows.swinging(self._ledger.keys(control.name)))
             self._change(control, mode, now, totals)
-        clock = self._sampled.step({process for _, process in totals})
+        clock = self._sampled.step(known)
         share = self._weights.share
         self._pool.tell(self._sampled, {each: {"": share(each, clock[each])} for each in clock})
         decisions, self._decisions = self._decisions, []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.readings import Count, Level
-from probes.sampling.addresses import Region, Span, regions
+from probes.sampling.addresses import Region, Span, maps_of, regions_in
 from probes.sampling.sampler import AGENT, Sampler
 from probes.sampling.spent import Spent, spent
 
@@ -21,12 +21,22 @@ SECONDS, BOUND = "function_cpu_seconds_total", "function_cpu_seconds_error_bound
 
 @dataclass(slots=True)
 class _Watched:
-    """A function in a process: what was known when its sampling began, and what is shown."""
+    """A function in a process: what was known when its sampling began, and what is shown.
+
+    `until`: CPU time up to which it is known to have lain in `regions`.
+    """
 
     cpu: float
     counts: tuple[int, int]
+    regions: list[Region]
+    until: float
     now: Spent = NOTHING
     told: float = 0.0
+
+    @property
+    def bound(self) -> float:
+        """How far off what was told may be. A counter does not fall: it may be ahead, too."""
+        return self.now.bound + abs(self.told - self.now.seconds)
 
 
 class Sampled:
@@ -45,6 +55,8 @@ class Sampled:
         self._sampler = sampler
         self._names: set[str] = set()
         self._watched: dict[tuple[str, Process], _Watched] = {}
+        # How far off what was told may be, of samplings that are over.
+        self._earlier: dict[tuple[str, Process], float] = {}
 
     def can(self, name: str) -> bool:
         """Whether it is known where the function lies, and there is a clock."""
@@ -59,25 +71,31 @@ class Sampled:
         self._names.discard(name)
         for key in [key for key in self._watched if key[0] == name]:
             self._let_go(key)
+        self._sampler.rest()
 
     def step(self, processes: Iterable[Process]) -> dict[Process, float]:
         """Look at the samples, once an interval; what the clock itself takes of each process."""
         known = list(processes) if self._names else []
         for process in known:
+            text = maps_of(process.pid)
             for name in self._names:
-                self._look(name, process)
+                self._look(name, process, text)
         return dict.fromkeys(known, self._sampler.cores()) if known else {}
 
     def forget(self, process: Process) -> None:
         """The process has ended."""
         for key in [key for key in self._watched if key[1] == process]:
             self._let_go(key)
+        self._earlier = {key: off for key, off in self._earlier.items() if key[1] != process}
+        self._sampler.rest()
 
     def close(self) -> None:
         """Let go of everything."""
         for key in list(self._watched):
             self._let_go(key)
+        self._earlier.clear()
         self._names.clear()
+        self._sampler.rest()
 
     def readings(self) -> Iterator[Reading]:
         """CPU seconds since the last time, with the bound of the whole; what the clock costs."""
@@ -85,32 +103,35 @@ class Sampled:
             labels = ("probe", self._probe), ("function", name)
             more = max(0.0, each.now.seconds - each.told)
             each.told += more
-            # A counter does not fall: what it is ahead of the estimate, it may be wrong by.
-            ahead = each.told - each.now.seconds
+            bound = each.bound + self._earlier.get((name, process), 0.0)
             yield Count(SECONDS, process, more, labels)
-            yield Level(BOUND, process, each.now.bound + ahead, labels, "sum")
+            yield Level(BOUND, process, bound, labels, "sum")
         yield from self._sampler.levels()
 
-    def _look(self, name: str, process: Process) -> None:
+    def _look(self, name: str, process: Process, text: bytes) -> None:
         used = self._used(process)
         key = (name, process)
         if used is None:
             return
-        if key not in self._watched:
-            if self._sampler.watch(process, self._mark(name), self._regions(name, process)):
+        places = regions_in(text, self._spans(name))
+        each = self._watched.get(key)
+        if each is not None and each.regions != places:
+            # It was loaded anew, or another program is run: since the last look it lay elsewhere.
+            self._let_go(key)
+            self._earlier[key] += used - each.until
+            each = None
+        if each is None:
+            if self._sampler.watch(process, self._mark(name), places):
                 counts = self._sampler.counts(process, self._mark(name))
-                self._watched[key] = _Watched(used, counts)
+                self._watched[key] = _Watched(used, counts, places, used)
             return
-        each = self._watched[key]
         inside, samples = self._sampler.counts(process, self._mark(name))
         each.now = spent(used - each.cpu, inside - each.counts[0], samples - each.counts[1])
-
-    def _regions(self, name: str, process: Process) -> list[Region]:
-        return regions(process.pid, self._spans(name))
+        each.until = used
 
     def _mark(self, name: str) -> object:
         return self._probe, name
 
     def _let_go(self, key: tuple[str, Process]) -> None:
-        del self._watched[key]
+        self._earlier[key] = self._earlier.get(key, 0.0) + self._watched.pop(key).bound
         self._sampler.forget(key[1], self._mark(key[0]))

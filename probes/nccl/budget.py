@@ -90,7 +90,7 @@ class Budget:
     def step(self) -> None:
         """Compare cost and budget, once an interval, when all was added."""
         self._bounds.clear()
-        self._calls.step(dict(self._raw))
+        self._calls.step(dict(self._raw), processes={process for _, process in self._hooks})
         self._rest.step(dict(self._hooks))
 
     def add(self, process: Process, op: str, delta: Floats) -> None:

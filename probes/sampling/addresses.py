@@ -32,10 +32,19 @@ class Region(NamedTuple):
 
 def regions(pid: int, spans: Iterable[Span], proc: Path = PROC) -> list[Region]:
     """Where the process maps them; none when it is gone or may not be read."""
+    return regions_in(maps_of(pid, proc), spans)
+
+
+def maps_of(pid: int, proc: Path = PROC) -> bytes:
+    """What a process maps; nothing when it is gone or may not be read."""
     try:
-        text = read_maps(pid, proc)
+        return read_maps(pid, proc)
     except OSError:
-        return []
+        return b""
+
+
+def regions_in(text: bytes, spans: Iterable[Span]) -> list[Region]:
+    """Where the spans lie in a process of these maps."""
     wanted: dict[FileKey, list[Span]] = {}
     for span in spans:
         wanted.setdefault(span.key, []).append(span)

@@ -31,7 +31,7 @@ _REGION = struct.Struct("=QQQ")
 
 
 class Sampler:
-    """Thread-safe. The first that is watched loads it; the last that is let go closes it."""
+    """Thread-safe. The first that asks loads it; the last that is let go closes it."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -59,9 +59,10 @@ class Sampler:
             slots = 1 if process in self._all else 2
             if held + len(regions) > MAX_REGIONS or len(self._free) < slots:
                 return False
-            own = self._all.get(process) or self._free.pop()
-            changed = {**parts, key: (self._free.pop(), tuple(regions))}
+            own, slot = self._all.get(process) or self._free.pop(), self._free.pop()
+            changed = {**parts, key: (slot, tuple(regions))}
             if not self._write(process, own, changed):
+                self._free += [slot] if process in self._all else [slot, own]
                 return False
             self._all[process], self._parts[process] = own, changed
             return True
@@ -80,13 +81,22 @@ class Sampler:
             if part is None or self._bpf is None:
                 return
             self._free.append(part[0])
-            if parts:
-                self._write(process, self._all[process], parts)
-            else:
-                self._bpf.map("watched").delete(struct.pack("=I", process.pid))
+            own = self._all[process]
+            if not parts:
                 self._free.append(self._all.pop(process))
                 del self._parts[process]
-            if not self._parts:
+            if any(each.pid == process.pid and each != process for each in self._all):
+                return  # the pid is another's by now, and so is what the kernel has of it
+            if parts:
+                self._write(process, own, parts)
+            else:
+                self._bpf.map("watched").delete(struct.pack("=I", process.pid))
+            self.rest()
+
+    def rest(self) -> None:
+        """Close the clock, unless something is watched."""
+        with self._lock:
+            if not self._parts and self._bpf is not None:
                 self._bpf.close()
                 self._bpf = None
 

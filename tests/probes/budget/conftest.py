@@ -55,6 +55,9 @@ class SampleClock:
     def forget(self, process: Process, key: object) -> None:
         self.watched.remove((process, key))
 
+    def rest(self) -> None:
+        pass
+
     def cores(self) -> float:
         return 1e-4
 

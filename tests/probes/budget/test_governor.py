@@ -161,6 +161,20 @@ def test_what_no_slice_can_afford_is_sampled_where_its_code_is_known(
     assert not [each for each in governor.levels() if isinstance(each, Count)]
 
 
+def test_a_process_that_came_when_nothing_was_counted_any_more_is_sampled_too(
+    world: Any, named: Any
+) -> None:
+    here = world({LAUNCH: lambda t: 1e7 * t})
+    here.places = (Span(FileKey("8:1", 5), 4096, 64),)
+    governor = here.governor((named("launch"),), BudgetConfig())
+    here.run(governor, 300)
+    for _ in range(2):
+        here.pass_(10)
+        governor.step(here.read(), processes=[TWO])
+    sampled = [each.process for each in governor.levels() if isinstance(each, Count)]
+    assert sampled == [ONE, TWO]
+
+
 def test_what_was_sampled_and_has_become_cool_is_counted_again(world: Any, named: Any) -> None:
     here = world({LAUNCH: lambda t: 1e7 * min(t, 1100) + 10 * max(0.0, t - 1100)})
     here.places = (Span(FileKey("8:1", 5), 4096, 64),)

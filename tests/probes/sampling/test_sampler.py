@@ -140,6 +140,45 @@ def test_a_process_of_more_functions_than_fit_is_not_watched_for_the_rest(
     assert watched == [True] * 16 + [False] * 2
 
 
+@pytest.mark.root
+def test_a_process_that_the_kernel_has_no_room_for_takes_no_room_here(
+    spinning: Spinner, sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = regions(spinning.process.pid, spinning.spans("hot"))
+    with monkeypatch.context() as full:
+        full.setattr(sampler, "_write", lambda *_: False)
+        assert not any(sampler.watch(spinning.process, "hot", places) for _ in range(5000))
+    assert sampler.watch(spinning.process, "hot", places)
+    sampler.forget(spinning.process, "hot")
+
+
+@pytest.mark.root
+def test_the_end_of_a_process_is_not_that_of_the_next_one_with_its_pid(
+    spinning: Spinner, sampler: Sampler
+) -> None:
+    places = regions(spinning.process.pid, spinning.spans("hot"))
+    before = Process(spinning.process.pid, spinning.process.start_ticks - 1)
+    try:
+        assert sampler.watch(before, "hot", places)
+        assert sampler.watch(spinning.process, "hot", places)
+        sampler.forget(before, "hot")
+        _, begin = sampler.counts(spinning.process, "hot")
+        spinning.run_for(0.5)
+        assert sampler.counts(spinning.process, "hot")[1] > begin
+    finally:
+        sampler.forget(spinning.process, "hot")
+    assert list(sampler.levels()) == []
+
+
+@pytest.mark.root
+def test_a_clock_that_was_asked_for_and_has_nothing_to_watch_ends(sampler: Sampler) -> None:
+    sampled = Sampled("demo", lambda _: [Span(None, 0, 8)], lambda _: 1.0, sampler)  # type: ignore[arg-type]
+    assert sampled.can("hot")
+    sampled.begin("hot")
+    sampled.end("hot")
+    assert list(sampler.levels()) == []
+
+
 def test_where_perf_events_are_refused_it_says_why_and_is_asked_once(
     sampler: Sampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
