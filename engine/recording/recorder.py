@@ -251,10 +251,12 @@ class Recorder:
             try:
                 append(self._journal_at(timestamp_ms))
             except OSError as error:
-                return self._failed(error)
-            self._newest_ms = max(self._newest_ms, timestamp_ms)
-            self.failing = None
-            return True
+                refused = error
+            else:
+                self._newest_ms = max(self._newest_ms, timestamp_ms)
+                self.failing = None
+                return True
+        return self._failed(refused)
 
     def _enter(self, entry: Entry) -> bool:
         with self._guard:
@@ -263,8 +265,10 @@ class Recorder:
             try:
                 self._manifest.append(entry)
             except OSError as error:
-                return self._failed(error)
-            return True
+                refused = error
+            else:
+                return True
+        return self._failed(refused)
 
     def _journal_at(self, timestamp_ms: int) -> Journal:
         hour = timestamp_ms // HOUR_MS
@@ -312,6 +316,7 @@ class Recorder:
             self._failed(error)
 
     def _failed(self, error: OSError) -> bool:
+        """Without _guard: whoever is told logs it, and the log, which is recorded, waits for it."""
         self.write_failures_total += 1
         why = f"{error.filename or self.path}: {error.strerror or error}"
         # Once for each outage: a full disk refuses several writes a flush, for hours.

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -192,6 +193,24 @@ def test_a_sample_from_a_wrong_future_expires_nothing(folder: str) -> None:
     recorder.close()
     Recorder(folder).close()
     assert open_recording(folder).start_ms == now_ms
+
+
+def test_a_failure_is_told_while_another_thread_writes_what_was_logged_of_it(folder: str) -> None:
+    waiting: list[bool] = []
+
+    def tell(_why: str) -> None:
+        # Whoever logs may wait for a thread that logs too, and that writes its line here.
+        other = threading.Thread(target=recorder.write_log, args=(START, "{}"), daemon=True)
+        other.start()
+        other.join(5)
+        waiting.append(other.is_alive())
+
+    recorder = Recorder(folder, on_failure=tell)
+    assert recorder.write(flush(START, 1.0))
+    next(Path(folder).glob("journal-*")).unlink()
+    assert not recorder.write(flush(START + 1, 1.0))
+    assert waiting == [False]
+    recorder.close()
 
 
 def test_a_full_disk_loses_flushes_not_the_agent_and_recording_resumes(folder: str) -> None:
