@@ -131,13 +131,13 @@ class Telemetry:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _shown: dict[tuple[str, tuple[tuple[str, str], ...]], Labels] = field(default_factory=dict)
 
-    def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
+    def add(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
         """Raise a counter; `amount` 0 makes it known, so that `increase` sees its first step."""
         key = (name, tuple(sorted(labels.items())))
         with self._lock:
             self._values[key] = self._values.get(key, 0.0) + amount
 
-    def set(self, name: str, value: float, **labels: str) -> None:
+    def set(self, name: str, value: float, /, **labels: str) -> None:
         """Set a gauge, or a counter that is kept elsewhere, to its present value."""
         with self._lock:
             self._values[name, tuple(sorted(labels.items()))] = value

@@ -83,3 +83,8 @@ def test_what_a_probe_no_longer_says_is_gone(line: Line) -> None:
 def test_what_is_of_a_process_or_has_another_name_is_not_the_agents_own(line: Line) -> None:
     line.flush(1, Level("load", None, 2.0), Level(RATIO, Process(1, 1), 0.5))
     assert not [each for each in line.page() if each.startswith(("load", RATIO))]
+
+
+def test_a_probe_may_call_its_labels_what_it_likes(line: Line) -> None:
+    line.flush(1, Level(MODE, None, 1.0, (("name", "x"), ("value", "y"))))
+    assert f'{MODE}{{name="x",value="y"}} 1.0' in line.page()
