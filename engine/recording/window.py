@@ -73,18 +73,16 @@ def _rows(stream: BinaryIO) -> Iterator[Row]:
 
 
 def _write(stream: BinaryIO, recording: Recording, start_ms: int, end_ms: int) -> None:
-    times: dict[int, tuple[list[int], list[float]]] = {}
     series = recording.with_derived().select((), start_ms, end_ms)
-    for number, one in enumerate(series):
-        # .tolist() keeps a marker's bits: a float64 is copied, not computed with.
-        for time_ms, value in zip(one.timestamps_ms.tolist(), one.values.tolist(), strict=True):
-            numbers, values = times.setdefault(time_ms, ([], []))
-            numbers.append(number)
-            values.append(value)
+    numbers = np.repeat(np.arange(len(series)), [one.timestamps_ms.size for one in series])
+    times = np.concatenate([np.empty(0, np.int64), *(one.timestamps_ms for one in series)])
+    values = np.concatenate([np.empty(0), *(one.values for one in series)])
+    order = np.argsort(times, kind="stable")
+    every, firsts = np.unique(times[order], return_index=True)
     fresh = [one.labels.pairs for one in series]
-    for time_ms in sorted(times):
-        numbers, values = times[time_ms]
-        pickle.dump(("row", time_ms, fresh, numbers, np.array(values), []), stream)
+    for time_ms, first, last in zip(every.tolist(), firsts, [*firsts[1:], len(order)], strict=True):
+        own = order[first:last]
+        pickle.dump(("row", time_ms, fresh, numbers[own].tolist(), values[own], []), stream)
         fresh = []
     events = sorted(recording.all_events(start_ms, end_ms), key=lambda event: event.flush_ms)
     for first in range(0, len(events), EVENTS_IN_ROW):
