@@ -125,6 +125,7 @@ class Governor:
                 self._ledger.note(control.name, before, totals, now - since)
                 self._ledger.note_idle(self._lows.swinging(self._ledger.keys(control.name)))
             self._change(control, mode, now, totals)
+        self._tell()  # those who step next need not make way for what was let go just now
         clock = self._sampled.step(known)
         share = self._weights.share
         self._pool.tell(self._sampled, {each: {"": share(each, clock[each])} for each in clock})
@@ -222,12 +223,7 @@ class Governor:
 
     def _allow(self) -> None:
         """Share the budget of each process out among the functions that are counted in it."""
-        counted = [each for each in self._controls.values() if each.mode in {"full", "duty"}]
-        wanted: dict[Process, dict[str, float]] = {}
-        for control in counted:
-            for process, share in control.wanted.items():
-                wanted.setdefault(process, {})[control.name] = share
-        self._pool.tell(self, wanted)
+        counted, wanted = self._counted(), self._tell()
         fractions = {control.name: 1.0 for control in counted}
         for process, own in wanted.items():
             allowances = self._pool.allowed(self, process, own, self._settings.ratio)
@@ -237,6 +233,18 @@ class Governor:
         for control in counted:
             fraction = fractions[control.name]
             control.allowance = self._settings.ratio if fraction == 1 else fraction * control.worst
+
+    def _counted(self) -> list[Control]:
+        return [each for each in self._controls.values() if each.mode in {"full", "duty"}]
+
+    def _tell(self) -> dict[Process, dict[str, float]]:
+        """Tell the others what these would take, by process and function."""
+        wanted: dict[Process, dict[str, float]] = {}
+        for control in self._counted():
+            for process, share in control.wanted.items():
+                wanted.setdefault(process, {})[control.name] = share
+        self._pool.tell(self, wanted)
+        return wanted
 
     def _choose(self, control: Control, now: float) -> Mode:
         if control.mode == "full":

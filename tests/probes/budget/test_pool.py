@@ -42,6 +42,21 @@ def test_a_probe_that_wants_little_is_watched_all_the_time_beside_a_hot_one(
     assert cuda.modes() | torch.modes() == {"launch": "duty", "step": "full"}
 
 
+def test_of_two_probes_that_are_watched_whole_or_not_at_all_one_stays_where_there_is_room(
+    world: Any, named: Any
+) -> None:
+    # 0.8 % each; the first one that makes way has made room enough.
+    here = world({(name, ONE): lambda t: 1600 * t for name in ("wait", "step")})
+    nccl, torch = (
+        here.governor((named(name),), BudgetConfig(ladder=())) for name in ("wait", "step")
+    )
+    for _ in range(12):
+        before, since = dict(here.raw), here.now
+        here.run(nccl, 300, torch)
+        assert "full" in {**nccl.modes(), **torch.modes()}.values()
+        assert 0.005 < taken(here, since, before) < 0.01
+
+
 def test_what_a_probe_took_is_left_to_others_when_it_ends(world: Any, named: Any) -> None:
     # 0.7 % each: together too much, alone not.
     loads = {(name, ONE): lambda t: 1400 * t for name in ("launch", "reduce")}
