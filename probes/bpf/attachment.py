@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import threading
@@ -13,7 +14,7 @@ from probes.bpf import capabilities, syscall, tracefs
 from probes.bpf.errors import UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _numbers = itertools.count()
 # Held for a moment only: nobody closes a descriptor that is another's by now.
@@ -155,15 +156,26 @@ def attach_clock(program_fd: int, hertz: int) -> list[Attachment]:
     attached: list[Attachment] = []
     try:
         for cpu in syscall.online_cpus():
-            fd = syscall.perf_clock_open(cpu, hertz)
-            attached.append(Attachment(fd))
-            syscall.perf_event_attach(fd, program_fd)
+            with _unless_offline():
+                fd = syscall.perf_clock_open(cpu, hertz)
+                attached.append(Attachment(fd))
+                syscall.perf_event_attach(fd, program_fd)
     except OSError as error:
         for each in attached:
             each.detach()
         mend = "allow perf events: CAP_PERFMON or CAP_SYS_ADMIN, and no seccomp filter on them"
         raise UnavailableError("no_clock", f"no clock of a CPU: {error.strerror}", mend) from error
     return attached
+
+
+@contextlib.contextmanager
+def _unless_offline() -> Iterator[None]:
+    """A CPU that was taken away a moment ago is none that is refused."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENODEV:
+            raise
 
 
 def _through_tracefs(program_fd: int, path: str, offset: int, pid: int) -> Attachment:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import time
 from typing import TYPE_CHECKING, Any
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.readings import Count, Level, Process
+from probes.bpf.attachment import attach_clock
 from probes.bpf.errors import UnavailableError
 from probes.budget.sampled import BOUND, SECONDS, Sampled
 from probes.budget.shares import cpu_seconds
@@ -204,3 +207,28 @@ def test_a_function_whose_size_is_not_known_cannot_be_sampled(sampler: Sampler) 
     sampled = Sampled("demo", lambda _: [], lambda _: 1.0, sampler)
     assert not sampled.can("hot")
     assert SECONDS.endswith("_total")
+
+
+@pytest.mark.parametrize(("code", "rest"), [(errno.ENODEV, True), (errno.EACCES, False)])
+def test_a_cpu_that_is_gone_by_now_has_no_clock_and_one_that_is_refused_leaves_none_to_any(
+    code: int, rest: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int] = []
+
+    def open_clock(cpu: int, _: int) -> int:
+        if cpu:
+            raise OSError(code, "refused")
+        opened.append(os.open(os.devnull, os.O_RDONLY))
+        return opened[-1]
+
+    monkeypatch.setattr("probes.bpf.syscall.online_cpus", lambda: [0, 1])
+    monkeypatch.setattr("probes.bpf.syscall.perf_clock_open", open_clock)
+    monkeypatch.setattr("probes.bpf.syscall.perf_event_attach", lambda *_: None)
+    if rest:
+        (only,) = attach_clock(-1, HERTZ)
+        only.detach()
+    else:
+        with pytest.raises(UnavailableError, match="no clock of a CPU"):
+            attach_clock(-1, HERTZ)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])
