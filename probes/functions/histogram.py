@@ -59,7 +59,8 @@ class Buckets:
         self, metric: str, process: Process | None, total: Total, labels: Pairs = ()
     ) -> Iterator[Count]:
         """What a histogram's series grew by; nothing when nothing was timed. Without weight."""
-        if not total.timed:
+        # A look may fall between the program's additions: the rest of a call comes with the next.
+        if not (total.timed or total.sum or any(total.buckets)):
             return
         below = 0
         following = 0

@@ -77,7 +77,8 @@ class Account:
             calls = total.calls - (before.calls if before else 0)
             size = total.bytes - (before.bytes if before else 0)
             op = abi.operation(key.operation)
-            if not calls or op == abi.UNKNOWN:
+            # Bytes without calls: the last look fell between the program's two additions.
+            if not (calls or size) or op == abi.UNKNOWN:
                 continue
             vector = found.setdefault(op, np.zeros(SIZE))
             vector[TRAPS] += calls

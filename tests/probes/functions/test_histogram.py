@@ -7,6 +7,7 @@ import shutil
 import struct
 import subprocess
 from bisect import bisect_left
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,7 +90,7 @@ def test_exported_buckets_are_cumulative_and_lose_nothing(
     make: Callable[[], Buckets], counts: list[int]
 ) -> None:
     buckets = make()
-    total = Total(timed=sum(counts), sum=7, buckets=tuple(counts))
+    total = Total(timed=sum(counts), sum=7 * any(counts), buckets=tuple(counts))
     readings = list(buckets.counts("m", PROCESS, total, (("a", "b"),)))
     if not total.timed:
         assert readings == []
@@ -101,6 +102,15 @@ def test_exported_buckets_are_cumulative_and_lose_nothing(
     assert {(each.metric, each.labels) for each in readings} <= set(
         buckets.names("m", (("a", "b"),))
     )
+
+
+def test_a_call_that_a_look_met_half_counted_is_whole_after_the_next() -> None:
+    first, second = Total(calls=1, timed=1), Total(sum=3, buckets=(0, 1) + (0,) * (BUCKETS - 2))
+    told: Counter[str] = Counter()
+    for total in (first, second):
+        for each in Buckets.of_values().counts("size", None, total):
+            told[each.metric] += int(each.delta)
+    assert (told["size_sum"], told["size_count"]) == (3, 1)
 
 
 @settings(max_examples=40, deadline=None)

@@ -10,7 +10,7 @@ import pytest
 from engine.readings import Count, Event, Level, Process
 from probes.nccl import abi
 from probes.nccl.accounts import Account, operation, told_rank
-from probes.nccl.budget import CALLS_, TRAPS
+from probes.nccl.budget import BYTES, CALLS_, TRAPS
 from probes.nccl.events import readings
 from probes.nccl.functions import FUNCTIONS, WAITS
 from probes.nccl.records import (
@@ -85,6 +85,15 @@ def test_the_bytes_of_a_type_are_the_same_here_and_in_the_program(number: int) -
         0,
     )
     assert size == (abi.ELEMENT_BYTES[number] if number < len(abi.ELEMENT_BYTES) else 0)
+
+
+def test_bytes_of_a_call_that_a_look_met_half_counted_come_with_the_next_look() -> None:
+    account, seen = Account(settled=0), view()
+    looks = []
+    for total in (Total(1, 0), Total(1, 300)):
+        seen.totals = {TotalKey(1, 7, 0, 0): total}
+        looks.append(account.advance(seen, 1)["AllReduce"])
+    assert [(look[CALLS_], look[BYTES]) for look in looks] == [(1, 0), (0, 300)]
 
 
 def test_calls_are_told_once_by_operation_and_communicator() -> None:
