@@ -120,6 +120,11 @@ class Control:
         """Whether slices are a way to count it, and not only to look at what it would take."""
         return "duty" in self.settings.ladder
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether it takes what it wants, all the time or in slices, and is not only looked at."""
+        return self.mode == "full" or (self.mode == "duty" and self.is_sliced and self.looked)
+
     def is_calm(self, now: float) -> bool:
         """Whether it has needed little of its allowance for long enough; asked each step.
 

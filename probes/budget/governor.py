@@ -222,26 +222,34 @@ class Governor:
                 control.wanted[process] = taken
 
     def _allow(self) -> None:
-        """Share the budget of each process out among the functions that are counted in it."""
-        counted, wanted = self._counted(), self._tell()
-        fractions = {control.name: 1.0 for control in counted}
-        for process, own in wanted.items():
-            allowances = self._pool.allowed(self, process, own, self._settings.ratio)
-            for name, allowed in allowances.items():
-                if own[name] > allowed:
-                    fractions[name] = min(fractions[name], allowed / own[name])
+        """Share the budget of each process out among the functions that are counted in it.
+
+        What is only looked at makes nobody else way: it returns where there is room beside them.
+        """
+        wanted = self._tell()
+        fractions = dict.fromkeys(self._controls, 1.0)
+        asked = [(process, own, tuple(own)) for process, own in wanted.items()]
+        counted = [each for each in self._controls.values() if each.mode in {"full", "duty"}]
+        for control in counted:
+            if not control.is_watched:
+                asked += [
+                    (process, {**wanted.get(process, {}), control.name: share}, (control.name,))
+                    for process, share in control.wanted.items()
+                ]
+        for process, own, names in asked:
+            allowed = self._pool.allowed(self, process, own, self._settings.ratio)
+            for name in names:
+                if own[name] > allowed[name]:
+                    fractions[name] = min(fractions[name], allowed[name] / own[name])
         for control in counted:
             fraction = fractions[control.name]
             control.allowance = self._settings.ratio if fraction == 1 else fraction * control.worst
 
-    def _counted(self) -> list[Control]:
-        return [each for each in self._controls.values() if each.mode in {"full", "duty"}]
-
     def _tell(self) -> dict[Process, dict[str, float]]:
         """Tell the others what these would take, by process and function."""
         wanted: dict[Process, dict[str, float]] = {}
-        for control in self._counted():
-            for process, share in control.wanted.items():
+        for control in self._controls.values():
+            for process, share in control.wanted.items() if control.is_watched else ():
                 wanted.setdefault(process, {})[control.name] = share
         self._pool.tell(self, wanted)
         return wanted

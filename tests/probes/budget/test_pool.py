@@ -55,6 +55,9 @@ def test_of_two_probes_that_are_watched_whole_or_not_at_all_one_stays_where_ther
         here.run(nccl, 300, torch)
         assert "full" in {**nccl.modes(), **torch.modes()}.values()
         assert 0.005 < taken(here, since, before) < 0.01
+    # The other is looked at now and then, and the one that is watched does not make way for that.
+    assert torch.modes() == {"step": "full"}
+    assert {name for _, name, _ in here.changes} == {"wait"}
 
 
 def test_what_a_probe_took_is_left_to_others_when_it_ends(world: Any, named: Any) -> None:
