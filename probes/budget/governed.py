@@ -177,11 +177,12 @@ class Governed:
         whole = np.floor(values + 0.5)
         told = self._told.get(key)
         delta = whole if told is None else whole - told
-        hits = self._hits.pop(key, 0)
-        if hits or delta.any():
+        # None: it is as it was. Only its last value may be another.
+        hits = self._hits.pop(key, None)
+        if hits is not None or delta.any():
             self._told[key] = whole
             # Not an int64: the sum of an argument that was negative is near 2^64.
-            total = to_total([int(each) for each in delta.tolist()], hits, self._last[key])
+            total = to_total([int(each) for each in delta.tolist()], hits or 0, self._last[key])
             yield Calls(key[1], key[0], total)
 
     def _forget(self, process: Process) -> None:

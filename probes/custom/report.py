@@ -50,7 +50,7 @@ class CustomReport(Report):
         """Calls; the last value of an argument is kept for `levels`."""
         for each in look.calls:
             slot = self._slots[each.name]
-            if slot.argument is not None and each.process is not None and each.total.calls:
+            if slot.argument is not None and each.process is not None:
                 self._last[each.process, each.name] = each.total.last
             yield from counts(slot, each.process, each.total)
 

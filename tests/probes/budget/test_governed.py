@@ -130,6 +130,17 @@ def test_the_sum_of_an_argument_that_was_negative_is_told_though_no_int64_holds_
     assert told.total.sum == (1 << 64) - (1 << 12)
 
 
+def test_a_last_value_that_came_after_a_look_is_told_by_the_next(govern: Any) -> None:
+    kernel = Kernel({})
+    governed = govern(kernel)
+    looks = []
+    for total in (Total(calls=1, last=0), Total(last=5)):
+        kernel.unowned.append(Calls(ONE, "wait", total))
+        looks += [(each.total.calls, each.total.last) for each in governed.look().calls]
+    assert looks == [(1, 0), (0, 5)]
+    assert governed.look().calls == ()
+
+
 def test_within_the_budget_it_tells_what_was_counted(govern: Any) -> None:
     kernel = Kernel({"copy h2d": 100, "wait": 10})
     governed = govern(kernel)

@@ -176,7 +176,7 @@ def test_the_last_value_of_a_process_that_nobody_watches_is_told_once() -> None:
     watched, forked = Process(7, 1), Process(8, 2)
     followed: Any = Mock(watch=Mock(processes=(watched,)))
     report = CustomReport(followed, probes=probes, plan=planned)
-    calls = tuple(Calls(each, name, Total(calls=1, last=5)) for each in (watched, forked))
+    calls = tuple(Calls(each, name, Total(last=5)) for each in (watched, forked))
     assert list(report.counts(Look(0, calls, ()))) == []
     told = [[each.process for each in report.levels(Look(0, (), ()))] for _ in range(2)]
     assert told == [[watched, forked], [watched]]
