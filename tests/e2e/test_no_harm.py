@@ -44,6 +44,7 @@ DIES = (*PAUSE, "--steps", "100", "--die-rank", "1", "--die-at-step", "40")
 FORKS = (*PAUSE, "--steps", "100", "--workers", "2", "--spawn-every", "10", "--exec-at-end")
 SHARDS = (*PAUSE, "--steps", "40", "--kind", "fsdp1")
 # Paced, so that a kill falls into the run: rank 0 waits most of each step.
+BUDGETED = {"cuda", "gloo", "mpi", "nccl", "torch_step"}
 PACED = ("--sleep-rank", "1", "--sleep-before-backward", "0.02")
 # Without the uprobe PMU uprobes go through uprobe_events, whose entries outlive their owner.
 HIDE_PMU = 'mount -t tmpfs none /sys/devices/uprobe && exec "$@"'
@@ -87,7 +88,10 @@ def final(agent: AgentProcess, job: DdpJob, metric: str) -> dict[str, float]:
 
 def make_agent(folder: Path, name: str) -> AgentProcess:
     (folder / f"{name}-rules").mkdir()
-    return AgentProcess(folder / name, fast_packs(folder / f"{name}-rules"))
+    agent = AgentProcess(folder / name, fast_packs(folder / f"{name}-rules"))
+    # All of them all the time, also where steps are so short that a budget lets some go.
+    agent.probes = {name: {"budget": {"enabled": False}} for name in sorted(BUDGETED)}
+    return agent
 
 
 def own_uprobe_events(agent: AgentProcess) -> list[str]:
