@@ -80,8 +80,7 @@ def _write(stream: BinaryIO, recording: Recording, start_ms: int, end_ms: int) -
     order = np.argsort(times, kind="stable")
     every, firsts = np.unique(times[order], return_index=True)
     fresh = [one.labels.pairs for one in series]
-    for time_ms, first, last in zip(every.tolist(), firsts, [*firsts[1:], len(order)], strict=True):
-        own = order[first:last]
+    for time_ms, own in zip(every.tolist(), np.split(order, firsts)[1:], strict=True):
         pickle.dump(("row", time_ms, fresh, numbers[own].tolist(), values[own], []), stream)
         fresh = []
     events = sorted(recording.all_events(start_ms, end_ms), key=lambda event: event.flush_ms)

@@ -74,6 +74,12 @@ def test_only_the_window_is_read(folder: str) -> None:
     assert len(rows[-1][3]) == 2
 
 
+def test_a_recording_that_has_nothing_yet_fills_nothing(tmp_path: Path) -> None:
+    recorder = Recorder(str(tmp_path))
+    assert list(read_window(str(tmp_path), 0, END)) == []
+    recorder.close()
+
+
 def test_an_open_hour_is_read_too(tmp_path: Path) -> None:
     recorder = Recorder(str(tmp_path))
     assert recorder.write(flushes()[1])
