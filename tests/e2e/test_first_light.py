@@ -49,8 +49,8 @@ SOAK = "STALLWATCH_SOAK" in os.environ
 SECONDS = 10 if SOAK else 1
 TIER_1, TIER_2 = "TaskRetransmits", "TaskWaitsForCommunication"
 TASK = f"torchrun:{RUN_ID}"
-# More than a hundred steps a second, as a second stands for ten. Their waits are above a budget that
-# suits real steps, which are ten times as long.
+# More than a hundred steps a second, as a second stands for ten. Their waits are above a budget
+# that suits real steps, which are ten times as long.
 QUICK = ("--steps", "0", "--dim", "512")
 WITHOUT_BUDGET: dict[str, dict[str, object]] = {
     name: {"budget": {"enabled": False}} for name in ("gloo", "torch_step")
