@@ -137,8 +137,9 @@ class Collector:
 
     def _attach(self, probe: Probe) -> None:
         name = probe.name
-        settings = self.settings.get(name, {})
-        if settings.get("enabled") is False:
+        # Whether it runs at all is ours to know; what a probe is not told it cannot refuse.
+        settings = dict(self.settings.get(name, {}))
+        if settings.pop("enabled", True) is False:
             self.statuses[name] = ProbeStatus(name, "off", "disabled", "switched off", "")
             return
 

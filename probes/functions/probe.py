@@ -71,10 +71,8 @@ class LibraryProbe(abc.ABC):
 
     def start(self, options: ProbeOptions, emit: Emit) -> ProbeStatus:
         """Load, and attach to every library that is mapped now."""
-        known = self.Config.model_fields
-        given = {name: value for name, value in options.settings.items() if name in known}
         try:
-            self.running = self.open(given, emit)
+            self.running = self.open(options.settings, emit)
         except UnavailableError as error:
             self._off = error.status(self.name)
             return self._off

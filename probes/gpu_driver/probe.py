@@ -50,8 +50,7 @@ class GpuDriverProbe:
     def start(self, options: ProbeOptions, emit: Callable[[Reading], None]) -> ProbeStatus:
         """Load; kprobes attach now, tracepoints when somebody uses a GPU."""
         self._emit = emit
-        known = {key: value for key, value in options.settings.items() if key != "enabled"}
-        settings = GpuDriverSettings.model_validate(known)
+        settings = GpuDriverSettings.model_validate(options.settings)
         try:
             self._program = DriverProgram(settings)
         except UnavailableError as error:

@@ -35,8 +35,7 @@ class LibrariesProbe:
 
     def start(self, options: ProbeOptions, emit: Callable[[Reading], None]) -> ProbeStatus:
         """Pass the settings on to the watch."""
-        settings = {name: value for name, value in options.settings.items() if name != "enabled"}
-        shared.configure(Limits.model_validate(settings))
+        shared.configure(Limits.model_validate(options.settings))
         self._emit = emit
         self._started = True
         return self.status()

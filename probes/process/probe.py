@@ -48,9 +48,8 @@ class ProcessProbe:
     def start(self, options: ProbeOptions, emit: Callable[[Reading], None]) -> ProbeStatus:
         """Load and attach."""
         self._emit = emit
-        known = {key: value for key, value in options.settings.items() if key != "enabled"}
         try:
-            self._program = ProcessProgram(ProcessSettings.model_validate(known))
+            self._program = ProcessProgram(ProcessSettings.model_validate(options.settings))
             self._known = KnownProcesses()
         except UnavailableError as error:
             self._off = error.status(self.name)

@@ -57,9 +57,7 @@ class RdmaProbe:
         if not sysfs.exists(self._root):
             self._off = ProbeStatus(self.name, "off", "device_absent", *sysfs.ABSENT)
             return self._off
-        settings = RdmaSettings.model_validate(
-            {name: value for name, value in options.settings.items() if name != "enabled"}
-        )
+        settings = RdmaSettings.model_validate(options.settings)
         if self._sampler is None:
             self._sampler = Sampler(self._root, settings.interval_seconds, settings.links_limit)
             self._sampler.start()

@@ -26,6 +26,7 @@ class CountingProbe:
         self.hits = 0
         self.stopped = 0
         self.emit: Callable[[Reading], None] = lambda reading: None
+        self.told: dict[str, object] = {}
 
     def _maybe_fail(self, where: str) -> None:
         if where == self.fail_in:
@@ -33,7 +34,7 @@ class CountingProbe:
 
     def start(self, options: ProbeOptions, emit: Callable[[Reading], None]) -> ProbeStatus:
         self._maybe_fail("start")
-        self.emit = emit
+        self.emit, self.told = emit, options.settings
         return ProbeStatus(self.name, "attached")
 
     def poll(self) -> None:
@@ -97,6 +98,13 @@ def test_a_probe_that_raises_is_switched_off_alone(where: str) -> None:
     assert broken.stopped == 1
     assert collector.statuses["sound"].state == "attached"
     assert [item[0] for item in queue.take(10, 0) if not isinstance(item, FlushMark)] == ["sound"]
+
+
+def test_a_probe_is_told_its_own_settings_and_not_that_it_runs() -> None:
+    probe = CountingProbe()
+    settings: dict[str, dict[str, object]] = {"counting": {"enabled": True, "limit": 3}}
+    Collector([probe], ReadingQueue(1), 10_000, settings)._attach(probe)
+    assert probe.told == {"limit": 3}
 
 
 def test_a_probe_that_is_switched_off_is_never_started() -> None:

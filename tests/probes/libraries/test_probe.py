@@ -26,7 +26,7 @@ class Driver:
         self.watch = watch
         self.probe = LibrariesProbe()
         self.readings: list[Reading] = []
-        self.probe.start(ProbeOptions({"enabled": True, "looks_per_poll": 7}), self._take)
+        self.probe.start(ProbeOptions({"looks_per_poll": 7}), self._take)
 
     def _take(self, reading: Reading) -> None:
         self.readings.append(reading)

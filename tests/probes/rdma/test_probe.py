@@ -197,7 +197,7 @@ def test_the_thread_reads_by_itself(tree: Tree) -> None:
     tree.port("mlx5_0", out_of_sequence=1)
     probe = RdmaProbe(tree.root)
     seen: list[object] = []
-    probe.start(ProbeOptions({"interval_seconds": 0.01, "enabled": True}), seen.append)
+    probe.start(ProbeOptions({"interval_seconds": 0.01}), seen.append)
     for _ in range(500):
         probe.collect()
         if seen:
