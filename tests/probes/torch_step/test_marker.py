@@ -16,6 +16,7 @@ from engine.readings import Count, Level, ProbeOptions, Reading
 from probes.elf.exits import find_exits
 from probes.elf.image import Image
 from probes.elf.symbols import find_functions
+from probes.torch_step.functions import MARKER as MARKER_LIBRARY
 from probes.torch_step.marker import stallwatch_step
 from probes.torch_step.probe import TorchStepProbe
 
@@ -124,12 +125,15 @@ def test_the_steps_of_a_job_that_marks_them_are_counted(
     probe: tuple[TorchStepProbe, list[Reading]], preparation: str, tmp_path: Path
 ) -> None:
     torch_step, readings = probe
+    marker = f"stallwatch_step of {MARKER_LIBRARY}*"
+    torch_step.poll()
+    before = torch_step._sites.attached(marker)
     job = Job(tmp_path, preparation)
-    for _ in range(3):
+    deadline = time.monotonic() + 60
+    while torch_step._sites.attached(marker) <= before:  # libraries of others come first
+        assert time.monotonic() < deadline, torch_step.status()
         torch_step.poll()
-        time.sleep(0.1)
-    while torch_step._sites.pending:  # libraries of others on this machine come first
-        torch_step.poll()
+        time.sleep(0.05)
     job.mark(12)
     torch_step.collect()
     job.end()

@@ -449,11 +449,14 @@ def test_ranges_that_cost_too_much_are_let_go_and_steps_of_ddp_are_told_all_the_
     try:
         program = start()
         driver.flush()
-        for _ in range(3):
+        now: dict[str, str] = {}
+        # On a busy machine a rank makes few calls a second, and more flushes are needed.
+        for _ in range(20):
             program.do("range:forward", 50_000)
             time.sleep(0.6)  # flushes that follow each other sooner tell nothing of a rate
-            driver.flush()
-        now = modes(driver.flush())
+            now = modes(driver.flush())
+            if now["ranges"] != "full":
+                break
         # Of the other groups too, those that jobs beside this test are in may be let go.
         assert (now["ranges"], now["reducer"]) == ("detached", "full")
         status = driver.probe.status()
@@ -474,10 +477,12 @@ def test_waits_are_not_told_when_a_part_of_them_is_let_go(start: Callable[..., P
     try:
         program = start()
         driver.flush()
-        for _ in range(3):
+        for _ in range(20):
             program.do("waits", 5_000, 0)
             time.sleep(0.6)
             readings = driver.flush()
+            if modes(readings)["waits"] != "full":
+                break
         assert modes(readings)["waits"] == "detached"
         readings = driver.flush()
     finally:
