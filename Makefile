@@ -7,7 +7,7 @@ PYTEST = .venv/bin/python -m pytest
 unexport PYTHONPATH PYTHONHOME
 
 .PHONY: run test check e2e test-kernels soak endurance cuda-minute gpu-bundle gpu-check overhead \
-  bench-traps bench-counts bench-agent \
+  bench-account bench-traps bench-counts bench-agent \
 	bench-peers demo venv venv-dev venv-e2e venv-kernels clean
 
 run: venv
@@ -44,6 +44,10 @@ test-kernels: venv-kernels
 # What the agent costs a real training job, beside an A/A run: about twenty minutes.
 overhead: venv-e2e
 	@.venv/bin/python -m bench.overhead $(ARGS)
+
+# The same by the kernel's own count of what the probes did to the job: about three minutes.
+bench-account: venv-e2e
+	@.venv/bin/python -m bench.account $(ARGS)
 
 # Every probe and jobs for each, for an hour: is anything lost, does memory grow?
 endurance: venv-e2e

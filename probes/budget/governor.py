@@ -169,6 +169,11 @@ class Governor:
         """The mode of each function."""
         return {name: control.mode for name, control in self._controls.items()}
 
+    def is_watching(self, name: str) -> bool:
+        """Whether every call of it is seen at this moment: all the time, or in a slice."""
+        control = self._controls[name]
+        return control.mode == "full" or bool(control.slices)
+
     def levels(self) -> Iterator[Reading]:
         """Modes, measured shares, errors and trap costs, as the agent's own metrics.
 

@@ -1,25 +1,32 @@
-"""What `torch_step` may cost: groups of functions are watched all the time, or not at all.
+"""What `torch_step` may cost: groups of functions are watched whole, or not at all.
 
-A step and a wait are made of several traps, so what is seen now and then tells nothing: there are
-no slices whose counts would be scaled. A group that is over the budget is let go, what depends on
-it is not told, and the hottest goes first. It is looked at again later, as in probes/budget, and
-what it then shows counts from the first interval in which nothing was missed.
+A step and a wait are made of several traps, so single calls that are seen now and then tell
+nothing: no count is scaled. A group that is over the budget is let go, what depends on it is not
+told, and the hottest goes first. It is looked at again later, as in probes/budget, and what it then
+shows counts from the first interval in which nothing was missed.
+
+What waits are told by, except the steps themselves, is let go in slices: they are longer than two
+intervals, so that one interval at least lies whole in each. Its ratio is told, and stands until the
+next slice has one: a share of time suits slices, as a count does not.
 """
 
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
+from engine.config.quantities import Interval
 from probes.budget.governor import Governor
 from probes.torch_step.accounts import WAITED_BY
-from probes.torch_step.thread import GROUPS, NO_TRAPS
+from probes.torch_step.thread import FLIGHTS, GROUPS, NO_TRAPS, WAITS
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from engine.readings import Process, Reading
+    from probes.budget.control import Mode
     from probes.budget.ledger import Key, Totals
     from probes.budget.settings import BudgetConfig
     from probes.functions.sites import FunctionSites
@@ -32,6 +39,15 @@ if TYPE_CHECKING:
 STEP_CORES = 1.0
 
 
+# Flushes are 10 s apart, and polls may come late: one interval at least lies within.
+LEAST_SLICE = Interval(25_000)
+# What is put under the budget as one, of the groups that the kernel counts. The waits of a job on
+# Gloo are held against those of Gloo's threads: one without the other tells nothing.
+SLICED = {WAITS: (WAITS, FLIGHTS)}
+WHOLE = {group: (group,) for group in GROUPS if group not in {WAITS, FLIGHTS}}
+GOVERNED = {**WHOLE, **SLICED}
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Functions as one, for a governor."""
@@ -41,7 +57,7 @@ class Group:
 
 
 class Budget:
-    """See the module. `members`: by group, the names of its functions; one thread uses it.
+    """See the module. `members`: by kernel group, the names of its functions; one thread uses it.
 
     `on_gap` is called with the time from which on a group that waits need is watched again.
     """
@@ -54,13 +70,22 @@ class Budget:
         on_gap: Callable[[Nanoseconds], None],
     ) -> None:
         self._sites = sites
-        self._members = members
+        self._members = {
+            name: [each for group in groups for each in members[group]]
+            for name, groups in GOVERNED.items()
+        }
         self._on_gap = on_gap
-        whole_or_not = settings.model_copy(update={"ladder": ()})
-        groups = [Group(each) for each in GROUPS]
-        self._governor = Governor(
-            *("torch_step", self, groups, whole_or_not), least_cores=STEP_CORES
-        )
+        length = max(LEAST_SLICE, settings.slice, key=lambda each: each.ms)
+        longest = max(settings.longest_period.ms, 2 * length.ms)
+        sliced = {"slice": length, "longest_period": Interval(longest), "ladder": ("duty",)}
+        self._governors = [
+            Governor(
+                *("torch_step", self, [Group(name) for name in names]),
+                settings.model_copy(update=changed),
+                least_cores=STEP_CORES,
+            )
+            for names, changed in ((WHOLE, {"ladder": ()}), (SLICED, sliced))
+        ]
         self._totals: dict[Key, tuple[float]] = {}
         self._seen: dict[ThreadKey, tuple[int, ...]] = {}
         # Groups that were missing at some time since the last step, and before it.
@@ -69,21 +94,37 @@ class Budget:
 
     @property
     def let_go(self) -> frozenset[str]:
-        """Groups that are not watched all the time."""
-        modes = self._governor.modes()
-        return frozenset(name for name, mode in modes.items() if mode != "full")
+        """Kernel groups of which not everything is seen at this moment."""
+        return frozenset(
+            group
+            for governor in self._governors
+            for name in governor.modes()
+            if not governor.is_watching(name)
+            for group in GOVERNED[name]
+        )
 
     @property
     def unseen(self) -> frozenset[str]:
-        """Groups that were not watched all the time since the step before the last."""
+        """Kernel groups that were not watched all the time since the step before the last."""
         return self._missed | self.let_go
+
+    @property
+    def modes(self) -> dict[str, Mode]:
+        """By governed group."""
+        return {name: mode for each in self._governors for name, mode in each.modes().items()}
+
+    @property
+    def in_slices(self) -> bool:
+        """Whether a share of time waited stands until the next slice shows another one."""
+        return self.modes[WAITS] == "duty" and self.unseen <= set(SLICED[WAITS])
 
     def note(self, process: Process, threads: Mapping[ThreadKey, ThreadState]) -> None:
         """What a process ran into, by thread, as the kernel keeps it."""
         for thread, state in threads.items():
             before = self._seen.get(thread, NO_TRAPS)
             self._seen[thread] = state.traps
-            for name, new, old in zip(GROUPS, state.traps, before, strict=True):
+            for group, new, old in zip(GROUPS, state.traps, before, strict=True):
+                name = WAITS if group == FLIGHTS else group
                 (total,) = self._totals.get((name, process), (0.0,))
                 self._totals[name, process] = (total + new - old,)
 
@@ -93,36 +134,48 @@ class Budget:
             self._seen.pop(thread, None)
 
     def poll(self, note: Callable[[], None]) -> None:
-        """Begin and end the looks at groups that were let go; `note` notes what there is now."""
+        """Begin and end slices, and looks at what was let go; `note` notes what there is now."""
 
-        def fresh() -> Totals:
+        def fresh(governor: Governor) -> Totals:
             note()
-            return dict(self._totals)
+            return self._of(governor)
 
-        self._gaps |= self.let_go
-        self._governor.poll(fresh)
+        before = self.let_go
+        self._gaps |= before
+        for governor in self._governors:
+            governor.poll(partial(fresh, governor))
+        if (before - self.let_go) & WAITED_BY:
+            self._on_gap(time.clock_gettime_ns(time.CLOCK_MONOTONIC))
 
     def step(self) -> None:
         """Compare cost and budget, once an interval, when all was noted."""
         self._missed = self._gaps | self.let_go
-        self._governor.step(dict(self._totals))
+        for governor in self._governors:
+            governor.step(self._of(governor))
         self._gaps = self.let_go
 
     def forget(self, process: Process) -> None:
         """A process ended."""
-        self._governor.forget(process)
+        for governor in self._governors:
+            governor.forget(process)
         for key in [key for key in self._totals if key[1] == process]:
             del self._totals[key]
 
     def levels(self) -> Iterator[Reading]:
         """The budget's own metrics."""
-        return self._governor.levels()
+        for governor in self._governors:
+            yield from governor.levels()
 
     def close(self) -> None:
         """Leave the budget to others."""
-        self._governor.close()
+        for governor in self._governors:
+            governor.close()
 
-    # What the governor does to breakpoints.
+    def _of(self, governor: Governor) -> Totals:
+        governed = governor.modes()
+        return {key: traps for key, traps in self._totals.items() if key[0] in governed}
+
+    # What a governor does to breakpoints.
 
     def suspend(self, name: str) -> None:
         """Detach a group everywhere."""
@@ -133,8 +186,6 @@ class Budget:
         """Attach it again."""
         for each in self._members[name]:
             self._sites.resume(each)
-        if name in WAITED_BY:
-            self._on_gap(time.clock_gettime_ns(time.CLOCK_MONOTONIC))
 
     def attached(self, name: str) -> int:
         """Places at which it is attached: files, of each of its functions."""

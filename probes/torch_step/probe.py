@@ -69,6 +69,7 @@ class TorchStepProbe:
         self._settings = StepSettings.model_validate(options.settings)
         self._accounts = Accounts()
         self._source = report.StepSource(self._settings.steps_from)
+        self._ratio = report.WaitRatio()
         self._rhythms = Rhythms(self._settings.period_window)
         self._owners = Owners()
         self._born: dict[int, int] = {}
@@ -166,9 +167,9 @@ class TorchStepProbe:
             return watch.hook_error.status(self.name, "degraded")
         if self._sites.problem:
             return self._sites.status(self.name)
-        if self._budget.let_go:
-            groups = ", ".join(sorted(self._budget.let_go))
-            detail = f"not watched, as it would cost a process too much: {groups}"
+        modes = sorted(self._budget.modes.items())
+        if groups := ", ".join(f"{name} ({mode})" for name, mode in modes if mode != "full"):
+            detail = f"not watched all the time, as it would cost a process too much: {groups}"
             mend = "raise probes.torch_step.budget.ratio, or bear it: the rest is watched"
             return ProbeStatus(self.name, "degraded", "over_budget", detail, mend)
         deaf = watch.deaf or self._deaf
@@ -232,10 +233,11 @@ class TorchStepProbe:
         interval.leave_out(self._budget.unseen)
         self._forget(ended)
         source = self._steps_from(process, interval)
-        waits = self._sees_waits(watch, process)
+        waits, stands = self._sees_waits(watch, process), self._budget.in_slices
         for reading in (
             *report.counts(interval, process, source),
-            *report.levels(interval, process, length, source, waits=waits),
+            *self._ratio.of(process, interval, length, seen=waits, stands=stands),
+            *report.levels(interval, process, source, waits=waits),
         ):
             self._emit(reading)
 
@@ -263,6 +265,7 @@ class TorchStepProbe:
         self._source.forget(who)
         if isinstance(who, Process):
             self._rhythms.forget(who)
+            self._ratio.forget(who)
 
     def _steps_from(self, who: Who, interval: Interval) -> int | None:
         """The mark that steps are counted from; None while it may be missed."""

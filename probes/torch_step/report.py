@@ -74,6 +74,31 @@ class StepSource:
         self._marks.pop(who, None)
 
 
+class WaitRatio:
+    """The share of an interval that each process waited, and how long a share stands."""
+
+    def __init__(self) -> None:
+        self._told: dict[Process, float] = {}
+
+    def of(
+        self, process: Process, interval: Interval, length: Nanoseconds, *, seen: bool, stands: bool
+    ) -> Iterator[Reading]:
+        """The share of this interval if its waits were all `seen`, else, if it `stands`, the last.
+
+        None otherwise: a ratio of 0 would be a claim.
+        """
+        if seen:
+            self._told[process] = ratio(interval.wait_ns, length)
+        elif not stands:
+            self._told.pop(process, None)
+        if process in self._told:
+            yield Level("comm_wait_ratio", process, self._told[process])
+
+    def forget(self, process: Process) -> None:
+        """The process has gone."""
+        self._told.pop(process, None)
+
+
 def counts(interval: Interval, process: Process | None, source: int | None) -> Iterator[Reading]:
     """Counters; the first carries the weight of every hit. Process None: an owner never seen."""
     if interval.hits:
@@ -90,19 +115,12 @@ def counts(interval: Interval, process: Process | None, source: int | None) -> I
 
 
 def levels(
-    interval: Interval,
-    process: Process,
-    length: Nanoseconds,
-    source: int | None,
-    *,
-    waits: bool = True,
+    interval: Interval, process: Process, source: int | None, *, waits: bool = True
 ) -> Iterator[Reading]:
-    """Gauges over an interval of `length`; those of steps only if a step was completed.
+    """Gauges of the steps that were completed in an interval, if one was.
 
     `waits` False: only steps can be seen, and a ratio of 0 would be a claim.
     """
-    if waits:
-        yield Level("comm_wait_ratio", process, ratio(interval.wait_ns, length))
     if source is None:
         return
     yield Level("step_source", process, 1.0, (("source", MARKS[source]),))

@@ -263,11 +263,7 @@ def test_the_other_rank_of_a_killed_one_catches_its_exception_as_without_probes(
 ) -> None:
     options = ("--steps", "100", "--die-rank", "1", "--die-at-step", "40")
     expected = [PEER_LOST, -signal.SIGKILL]
-    for _ in range(3):
-        # Seen once in all runs, without any probe: PyTorch aborts in its own teardown.
-        without = start_job(*options).exits()
-        if without == expected:
-            break
+    without = start_job(*options).exits()
     driver = Driver()
     driver.start()
     job = start_job(*options)

@@ -168,8 +168,7 @@ def test_the_weight_of_all_readings_is_the_number_of_hits() -> None:
         Count("comm_wait_seconds_total", process, 0.5, FINALIZE),
         Count("comm_wait_seconds_total", process, 0.25, WAIT),
     ]
-    assert list(report.levels(interval, process, SECOND, DDP)) == [
-        Level("comm_wait_ratio", process, 0.75),
+    assert list(report.levels(interval, process, DDP)) == [
         Level("step_source", process, 1.0, (("source", "ddp"),)),
         Level("step_time_seconds", process, 0.1),
         Level("step_comm_wait_ratio", process, 0.25),
@@ -177,11 +176,31 @@ def test_the_weight_of_all_readings_is_the_number_of_hits() -> None:
 
 
 def test_a_watched_process_without_a_step_still_has_its_wait_ratio() -> None:
-    process = Process(PID, 1)
+    process, shares = Process(PID, 1), report.WaitRatio()
     assert list(report.counts(Interval(), process, None)) == []
-    assert list(report.levels(Interval(), process, SECOND, None)) == [
+    assert list(report.levels(Interval(), process, None)) == []
+    assert list(shares.of(process, Interval(), SECOND, seen=True, stands=False)) == [
         Level("comm_wait_ratio", process, 0.0)
     ]
+
+
+def test_a_share_stands_between_slices_and_no_longer() -> None:
+    process, shares = Process(PID, 1), report.WaitRatio()
+    half, quarter = Interval(op_ns=ops(SECOND // 2)), Interval(op_ns=ops(SECOND // 4))
+
+    def told(interval: Interval, *, seen: bool, stands: bool) -> list[float]:
+        readings = shares.of(process, interval, SECOND, seen=seen, stands=stands)
+        return [each.value for each in readings if isinstance(each, Level)]
+
+    assert told(Interval(), seen=False, stands=True) == []  # no slice has shown one yet
+    assert told(half, seen=True, stands=True) == [0.5]
+    assert told(Interval(), seen=False, stands=True) == [0.5]
+    assert told(quarter, seen=True, stands=True) == [0.25]
+    assert told(Interval(), seen=False, stands=False) == []  # the steps themselves are let go
+    assert told(Interval(), seen=False, stands=True) == []  # and what was before says nothing now
+    assert told(half, seen=True, stands=True) == [0.5]
+    shares.forget(process)
+    assert told(Interval(), seen=False, stands=True) == []
 
 
 def test_a_more_certain_mark_takes_over_and_a_less_certain_one_does_not() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from engine.config.quantities import Interval
 from engine.readings import Count, Gone, Level, ProbeOptions, Reading, Watched
 from probes.libraries.maps import identify
 from probes.torch_step.probe import TorchStepProbe, pid_of
@@ -472,13 +473,49 @@ def test_ranges_that_cost_too_much_are_let_go_and_steps_of_ddp_are_told_all_the_
 
 
 @pytest.mark.root
-def test_waits_are_not_told_when_a_part_of_them_is_let_go(start: Callable[..., Program]) -> None:
+def test_waits_that_cost_too_much_are_told_by_slices_and_stand_between_them(
+    start: Callable[..., Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Flushes are some 0.7 s apart here.
+    monkeypatch.setattr("probes.torch_step.budget.LEAST_SLICE", Interval(2_000))
+    driver = Driver({"budget": {"ratio": 0.002, "longest_period": "1m"}})
+    told: list[tuple[bool, float | None]] = []
+    try:
+        program = start()
+        driver.flush()
+        before = driver.produced()
+        for _ in range(120):
+            program.do("waits", 2_000, 200)
+            time.sleep(0.1)
+            readings, hits = driver.flush(), driver.produced()
+            if modes(readings)["waits"] == "duty":
+                told.append((hits > before, level(readings, "comm_wait_ratio", program.pid)))
+            before = hits
+            shown = [ratio for _, ratio in told if ratio is not None]
+            if len(set(shown)) > 1 and told[-1] == (False, shown[-1]):
+                break
+        status = driver.probe.status()
+    finally:
+        driver.probe.stop()
+    # Another slice told another share, and it stood when nothing was watched.
+    assert len(set(shown)) > 1
+    assert told[-1] == (False, shown[-1])
+    # Waits of 200 us and more, one after the other, for most of a flush.
+    assert all(0.4 < ratio <= 1 for ratio in shown)
+    # From the first share on there is one in each flush.
+    first = [ratio is not None for _, ratio in told].index(True)
+    assert len(shown) == len(told) - first
+    assert (status.reason, "waits (duty)" in status.detail) == ("over_budget", True)
+
+
+@pytest.mark.root
+def test_waits_are_not_told_when_no_slice_is_cheap_enough(start: Callable[..., Program]) -> None:
     driver = Driver({"budget": {"ratio": 0.001}})
     try:
         program = start()
         driver.flush()
         for _ in range(20):
-            program.do("waits", 5_000, 0)
+            program.do("waits", 20_000, 0)
             time.sleep(0.6)
             readings = driver.flush()
             if modes(readings)["waits"] != "full":
