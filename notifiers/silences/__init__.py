@@ -1,0 +1,1 @@
+"""Silences: what they are, how they may change, which of them hold back an alert."""

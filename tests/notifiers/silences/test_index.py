@@ -1,0 +1,81 @@
+"""The index against asking every silence about every alert."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.alerts.matchers import Matcher
+from engine.labels import Labels
+from notifiers.silences.index import SilenceIndex
+from notifiers.silences.silence import Silence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAMES = st.sampled_from(["a", "b", "c"])
+VALUES = st.sampled_from(["", "x", "y", "xy"])
+MATCHERS = st.one_of(
+    st.builds(Matcher, NAMES, st.sampled_from(["=", "!="]), VALUES),
+    st.builds(Matcher, NAMES, st.sampled_from(["=~", "!~"]), st.sampled_from(["x|y", "x.*", ".*"])),
+)
+TIMES = st.integers(0, 6)
+LABELS = st.dictionaries(NAMES, VALUES)
+
+
+@st.composite
+def silences(draw: st.DrawFn) -> list[Silence]:
+    drawn = draw(st.lists(st.tuples(st.lists(MATCHERS, max_size=3), TIMES, TIMES), max_size=8))
+    return [
+        Silence(str(number), tuple(matchers), min(times), max(times))
+        for number, (matchers, *times) in enumerate(drawn)
+    ]
+
+
+def slowly(all_of_them: Sequence[Silence], labels: dict[str, str], now_ms: int) -> tuple[str, ...]:
+    return tuple(
+        one.id
+        for one in all_of_them
+        if one.starts_at_ms <= now_ms < one.ends_at_ms
+        and all(matcher.matches(labels) for matcher in one.matchers)
+    )
+
+
+@given(silences(), st.lists(st.tuples(LABELS, TIMES), max_size=12))
+def test_it_finds_what_a_look_at_every_silence_finds(
+    all_of_them: list[Silence], asked: list[tuple[dict[str, str], int]]
+) -> None:
+    index = SilenceIndex(reversed(all_of_them))
+    for labels, now_ms in asked:
+        expected = slowly(all_of_them, labels, now_ms)
+        assert index.silencing(labels, now_ms) == expected
+        assert index.silencing(Labels(labels), now_ms) == expected
+
+
+def test_only_the_silences_of_an_alerts_own_labels_are_asked(support: Any) -> None:
+    asked = []
+
+    class Counting(Matcher):
+        def matches(self, labels: Any) -> bool:
+            asked.append(self.value)
+            return super().matches(labels)
+
+    every = [
+        Silence(str(rank), (Counting("job", "=", "a"), Counting("rank", "=", str(rank))), 0, 9)
+        for rank in range(1000)
+    ]
+    index = SilenceIndex(every)
+    labels = Labels.of(job="a", rank="7")
+    assert index.silencing(labels, 5) == ("7",)
+    assert index.silencing(labels, 5) == ("7",)
+    assert asked == ["a", "7"]
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: Any, support: Any) -> None:
+    monkeypatch.setattr("notifiers.silences.index.REMEMBERED", 10)
+    index = SilenceIndex([support.silence("rank=~'[0-9]+'".replace("'", '"'), identity="a")])
+    for rank in range(100):
+        assert index.silencing({"rank": str(rank)}, support.now_ms) == ("a",)
+    assert len(index._matching) <= 10
