@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 Status: TypeAlias = Literal["firing", "resolved"]
 
+# Why a group is told of, in Alertmanager's words: `NotifyReason` in notify/notify.go of 0.34.
+FIRST_NOTIFICATION = "first notification"
+NEW_ALERTS = "new alerts added"
+SOME_RESOLVED = "some alerts resolved"
+ALL_RESOLVED = "all alerts resolved"
+REPEAT_INTERVAL = "repeat interval elapsed"
+UNKNOWN_REASON = "unknown"
+
 
 @dataclass(frozen=True, slots=True)
 class Notification:
@@ -25,7 +33,11 @@ class Notification:
 
     `group_labels` are those that all alerts of the group share by definition; with one group per
     alert they are the alert's own. Labels are those that are sent, external ones included.
-    `attempt` counts from 1. `test` marks what `notify test` sends.
+    `alerts` may be firing and resolved ones together, in any order; `status` is firing while one
+    of them is. `attempt` counts from 1. `test` marks what `notify test` sends.
+    `group_key_text`: the group's key where the route is known; "": one below the root route.
+    `route_labels` are the route's own, `reason` is one of the above, or "" where nobody says.
+    `possible_repeat`: an earlier attempt may have arrived, although nobody said so.
     """
 
     id: str
@@ -36,11 +48,16 @@ class Notification:
     attempt: int = 1
     test: bool = False
     origin: Origin = field(default_factory=Origin)
+    group_key_text: str = ""
+    route_labels: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+    possible_repeat: bool = False
 
     @property
     def group_key(self) -> str:
-        """Alertmanager's spelling of a group below the root route."""
-        return "{}:" + "{" + str(Labels(self.group_labels))[1:-1] + "}"
+        """Alertmanager's spelling: the route's key, a colon and the group's labels."""
+        below_root = "{}:" + "{" + str(Labels(self.group_labels))[1:-1] + "}"
+        return self.group_key_text or below_root
 
 
 def status_of(alert: Alert) -> Status:

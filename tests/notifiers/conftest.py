@@ -79,9 +79,13 @@ def status(code: int, **headers: str) -> Reply:
 
 @dataclass
 class Hook:
-    """A webhook: `received` (header, body) in order; `replies` are used up, then it takes all."""
+    """A webhook: `received` (header, body) in order; `replies` are used up, then it takes all.
+
+    `lines`: the requests' first lines, `POST /hook HTTP/1.1`.
+    """
 
     url: str
+    lines: list[str] = field(default_factory=list)
     received: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     always: Reply = field(default_factory=lambda: status(200))
@@ -106,12 +110,15 @@ def make_hook() -> Iterator[Callable[[], Hook]]:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 with hook.changed:
+                    hook.lines.append(self.requestline)
                     hook.received.append((dict(self.headers.items()), body))
                     reply = hook.replies.pop(0) if hook.replies else hook.always
                     hook.changed.notify_all()
                 reply(self)
+
+            do_GET = do_POST  # noqa: N815
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
                 pass

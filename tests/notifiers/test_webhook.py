@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 import ssl
 import subprocess
 import threading
 from http.server import HTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,13 +18,13 @@ from pydantic import ValidationError
 
 from engine.alerts.fingerprint import fingerprint
 from engine.config.model import Config
-from notifiers.notification import Notification
+from notifiers.notification import NEW_ALERTS, Notification
 from notifiers.origin import Origin
 from notifiers.receivers.receiver import SendError
 from notifiers.receivers.webhook import WebhookConfig, WebhookReceiver, payload
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 
 def notification(*alerts: Any, status: str = "firing", **changes: Any) -> Notification:
@@ -54,9 +56,11 @@ def test_the_body_is_alertmanagers_version_4(support: Any) -> None:
                 "fingerprint": fingerprint(support.firing().labels),
             }
         ],
+        "notification_reason": "unknown",
         "groupLabels": labels,
         "commonLabels": labels,
         "commonAnnotations": annotations,
+        "routeLabels": {},
         "externalURL": "http://node:9466",
         "version": "4",
         "groupKey": '{}:{alertname="TcpRetransmitSpike", node="n1", task_id="torchrun:job42"}',
@@ -89,6 +93,76 @@ def test_common_labels_are_those_of_all_alerts_and_the_rest_is_counted(support: 
     assert "rank" not in body["commonLabels"]
     assert body["commonLabels"]["node"] == "n1"
     assert (len(body["alerts"]), body["truncatedAlerts"]) == (2, 1)
+
+
+def test_the_reason_the_routes_labels_and_its_key_are_alertmanagers(support: Any) -> None:
+    told = notification(
+        support.firing(),
+        reason=NEW_ALERTS,
+        route_labels={"team": "net"},
+        group_key_text='{}/{tier="1"}:{alertname="TcpRetransmitSpike"}',
+    )
+    body = payload(told)
+    assert body["notification_reason"] == "new alerts added"
+    assert body["routeLabels"] == {"team": "net"}
+    assert body["groupKey"] == '{}/{tier="1"}:{alertname="TcpRetransmitSpike"}'
+
+
+def test_what_is_cut_off_has_ended_already_where_that_is_possible(support: Any) -> None:
+    alerts = [support.firing(rank=str(rank)) for rank in range(6)]
+    mixed = [support.resolved(alert) if rank % 2 else alert for rank, alert in enumerate(alerts)]
+    body = payload(notification(*mixed), max_alerts=4)
+    shown = [(alert["labels"]["rank"], alert["status"]) for alert in body["alerts"]]
+    assert shown == [("0", "firing"), ("2", "firing"), ("4", "firing"), ("1", "resolved")]
+    assert (body["status"], body["truncatedAlerts"]) == ("firing", 2)
+
+
+def test_a_thousand_alerts_are_one_message(hook: Any, support: Any) -> None:
+    alerts = [support.firing(rank=str(rank)) for rank in range(1000)]
+    config = WebhookConfig.model_validate({"url": hook.url})
+    WebhookReceiver(config).send(notification(*alerts), 30)
+    ((_, body),) = hook.received
+    assert len(json.loads(body)["alerts"]) == 1000
+
+
+def test_a_repeat_is_marked_and_keeps_its_id(hook: Any, support: Any) -> None:
+    receiver = WebhookReceiver(WebhookConfig.model_validate({"url": hook.url}))
+    receiver.send(notification(support.firing()), 30)
+    receiver.send(notification(support.firing(), possible_repeat=True), 30)
+    first, second = (headers for headers, _ in hook.received)
+    assert "X-Stallwatch-Repeat" not in first
+    assert second["X-Stallwatch-Repeat"] == "possible"
+    assert first["Idempotency-Key"] == second["Idempotency-Key"]
+
+
+def documented_verifier() -> Callable[..., bool]:
+    """The function that docs/delivery.md shows to those who receive."""
+    page = (Path(__file__).parents[2] / "docs" / "delivery.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    space: dict[str, Any] = {}
+    exec(code, space)
+    verify: Callable[..., bool] = space["is_from_stallwatch"]
+    return verify
+
+
+def test_the_documented_snippet_takes_what_is_signed_and_nothing_else(
+    hook: Any, support: Any
+) -> None:
+    own = {"url": hook.url, "hmac_secret": "s3cret"}
+    WebhookReceiver(WebhookConfig.model_validate(own)).send(notification(support.firing()), 30)
+    WebhookReceiver(WebhookConfig.model_validate({"url": hook.url})).send(
+        notification(support.firing()), 30
+    )
+    (headers, body), (unsigned, _) = hook.received
+    verify = documented_verifier()
+    at = int(headers["X-Stallwatch-Timestamp"])
+    assert verify(b"s3cret", headers, body, now=at)
+    assert not verify(b"another", headers, body, now=at)
+    assert not verify(b"s3cret", headers, body + b" ", now=at)
+    assert not verify(b"s3cret", headers, body, now=at + 301)
+    fresh = headers | {"X-Stallwatch-Timestamp": str(at + 300)}
+    assert not verify(b"s3cret", fresh, body, now=at + 301)
+    assert not verify(b"s3cret", unsigned, body, now=at)
 
 
 def sent_with(hook: Any, support: Any, **http_config: Any) -> dict[str, str]:
@@ -213,6 +287,7 @@ def test_a_certificate_file_that_goes_away_is_a_failure_to_mend(
             {"url": "https://h/", "http_config": {"bearer_token": "s3cret\nX-Evil: 1"}},
             "no header may have",
         ),
+        ({"url": "https://h/", "hmac_secret": ""}, "is empty; leave it out"),
         ({"url": "https://h/", "max_alerts": -1}, "greater than or equal to 0"),
         ({"url": "https://h/s3cret", "colour": "red"}, "Extra inputs are not permitted"),
         (
