@@ -41,7 +41,7 @@ def open_delivery(config: Config, state_path: str) -> OutboxDelivery:
     """
     found = integrations(config)
     names = tuple(receiver.name for receiver in config.receivers)
-    if config.route is not None:
+    if config.route is not None and config.route.receiver is not None:
         names = (config.route.receiver,)
     return OutboxDelivery(found, Pipeline(names), state_path, SendOptions(origin=Origin.of(config)))
 

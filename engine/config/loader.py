@@ -10,10 +10,12 @@ from pydantic import ValidationError
 from engine.config.complaints import report_all
 from engine.config.kinds import installed
 from engine.config.masking import masked
-from engine.config.model import Config, RouteConfig
+from engine.config.model import Config
 from engine.config.plain import plain
 from engine.config.receivers import ReceiverReader
+from engine.config.routes import RouteReader, read_inhibit_rules
 from engine.config.secrets import SecretReader
+from engine.config.time_intervals import SECTIONS, read_time_intervals
 from rules.decoding import read_source
 from rules.document import Mapping, Scalar, compose
 from rules.errors import StallwatchError
@@ -22,7 +24,6 @@ from rules.source import ProblemsError
 
 if TYPE_CHECKING:
     from engine.config.kinds import Kinds
-    from engine.config.model import ReceiverConfig
     from rules.source import Problem, Source
 
 SEARCHED = (Path("stallwatch.yaml"), Path("/etc/stallwatch/stallwatch.yaml"))
@@ -79,55 +80,46 @@ def _build(secrets: SecretReader, root: Mapping, kinds: Kinds) -> Config | None:
     report, folder = secrets.report, secrets.folder
     # Under a name that nobody knows anything may stand, a secret that slipped out of its place too.
     secrets.exposed.extend(
-        entry.value.span for entry in root.entries if entry.key.value not in Config.model_fields
+        entry.value.span
+        for entry in root.entries
+        if entry.key.value not in {*Config.model_fields, *SECTIONS}
     )
-    receivers = ReceiverReader(report, secrets, kinds).read(root)
+    routing = _routing(secrets, root, kinds)
     _check_probes(report, root, kinds)
     values: dict[str, Any] = {
         entry.key.value: plain(entry.value)
         for entry in root.entries
         # An empty section (`queue:`) says nothing.
-        if entry.key.value != "receivers"
+        if entry.key.value not in {*routing, *SECTIONS}
         and not (isinstance(entry.value, Scalar) and entry.value.null)
     }
     try:
         config = Config.model_validate(values)
     except ValidationError as error:
         report_all(error, root, Config, report, "the configuration")
-        _check_route(report, root, None, receivers)
         return None
-    route = _check_route(report, root, config.route, receivers)
     return config.model_copy(
         update={
-            "receivers": receivers,
-            "route": route,
+            **routing,
+            "templates": tuple(str(folder / pattern) for pattern in config.templates),
             "rule_files": tuple(str(folder / pattern) for pattern in config.rule_files),
             "state_dir": folder / config.state_dir,
         }
     )
 
 
-def _check_route(
-    report: Report, root: Mapping, route: RouteConfig | None, receivers: tuple[ReceiverConfig, ...]
-) -> RouteConfig | None:
-    """The route must name a receiver; a lone receiver needs no route."""
+def _routing(secrets: SecretReader, root: Mapping, kinds: Kinds) -> dict[str, Any]:
+    """The sections that say who is told of what; each has a reader of its own."""
+    report = secrets.report
+    receivers = ReceiverReader(report, secrets, kinds).read(root)
+    intervals = read_time_intervals(report, root)
     names = [receiver.name for receiver in receivers]
-    if route is None:
-        if len(names) == 1:
-            return RouteConfig(receiver=names[0])
-        if names and root.get("route") is None:
-            entry = root.get("receivers")
-            span = root.span if entry is None else entry.key.span
-            message = "several receivers and no 'route' that names one"
-            report.add(span, message, f"add 'route: {{receiver: {names[0]}}}'", "route")
-        return None
-    if route.receiver not in names:
-        entry = root.get("route")
-        inner = entry.value.get("receiver") if entry and isinstance(entry.value, Mapping) else None
-        span = root.span if inner is None else inner.value.span
-        hint = did_you_mean(route.receiver, names) if names else "there are no 'receivers'"
-        report.add(span, f"there is no receiver '{route.receiver}'", hint, "route")
-    return route
+    return {
+        "receivers": receivers,
+        "time_intervals": intervals,
+        "inhibit_rules": read_inhibit_rules(report, root),
+        "route": RouteReader(report, names, [one.name for one in intervals]).read(root),
+    }
 
 
 def _check_probes(report: Report, root: Mapping, kinds: Kinds) -> None:

@@ -8,14 +8,32 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, SkipValidation
+from pydantic_core import core_schema
 
+from engine.alerts.matchers import Matcher
 from engine.config.quantities import Address, Duration, Interval, PositiveDuration
 from rules.source import Span
 
 _DAY_MS = 86_400_000
+
+
+class _Spelled:
+    """Takes what it is given as it is, and shows the text of each element."""
+
+    @staticmethod
+    def __get_pydantic_core_schema__(_source: object, _handler: object) -> core_schema.CoreSchema:
+        shown = core_schema.plain_serializer_function_ser_schema(
+            lambda values: [str(value) for value in values]
+        )
+        return core_schema.any_schema(serialization=shown)
+
+
+Matchers = Annotated[tuple[Matcher, ...], _Spelled]
+# Both ends belong to it.
+Ranges = tuple[tuple[int, int], ...]
 
 
 class Section(BaseModel):
@@ -44,9 +62,65 @@ class RetentionConfig(Section):
 
 
 class RouteConfig(Section):
-    """Who is told."""
+    """A node of the routing tree: which alerts, who is told, and how they are grouped.
 
-    receiver: str
+    None: as the node above, and Alertmanager's defaults at the root. `group_by` is `("...",)` for
+    all labels.
+    """
+
+    receiver: str | None = None
+    group_by: tuple[str, ...] | None = None
+    group_wait: Duration | None = None
+    group_interval: PositiveDuration | None = None
+    repeat_interval: PositiveDuration | None = None
+    matchers: Matchers = ()
+    continue_: bool = False
+    mute_time_intervals: tuple[str, ...] = ()
+    active_time_intervals: tuple[str, ...] = ()
+    routes: tuple[RouteConfig, ...] = ()
+
+
+class InhibitSourceConfig(Section):
+    """One of several alerts that all have to fire, and the labels that it shares."""
+
+    matchers: Matchers = ()
+    equal: tuple[str, ...] = ()
+
+
+class InhibitRuleConfig(Section):
+    """Alerts that match `target_matchers` are not told while one matches `source_matchers`.
+
+    Both have the same values for the labels in `equal`. `sources` in their place: all of them have
+    to fire.
+    """
+
+    name: str = ""
+    source_matchers: Matchers = ()
+    target_matchers: Matchers = ()
+    equal: tuple[str, ...] = ()
+    sources: tuple[InhibitSourceConfig, ...] = ()
+
+
+class TimeInterval(Section):
+    """Moments that satisfy all of these; None: any. An empty list holds nothing.
+
+    `times` are minutes of the day, [start, end). A weekday counts from Sunday (0); a day of the
+    month below 0 counts from its end (-1: the last). `location` is a name of the IANA database.
+    """
+
+    times: Ranges | None = None
+    weekdays: Ranges | None = None
+    days_of_month: Ranges | None = None
+    months: Ranges | None = None
+    years: Ranges | None = None
+    location: str = "UTC"
+
+
+class TimeIntervalConfig(Section):
+    """A name for the moments that any of its intervals holds."""
+
+    name: str
+    time_intervals: tuple[TimeInterval, ...] = ()
 
 
 class IntegrationConfig(Section):
@@ -120,6 +194,13 @@ class Config(Section):
     retention: RetentionConfig = RetentionConfig()
     receivers: tuple[ReceiverConfig, ...] = ()
     route: RouteConfig | None = None
+    inhibit_rules: tuple[InhibitRuleConfig, ...] = ()
+    # Those of `mute_time_intervals`, the old spelling, stand among them.
+    time_intervals: tuple[TimeIntervalConfig, ...] = ()
+    # Globs of Go template files; the loader makes them relative to the file.
+    templates: tuple[str, ...] = ()
+    # An alertmanager.yml that routes, receivers and what belongs to them are read from.
+    alertmanager_config: Path | None = None
     probes: dict[str, ProbeConfig] = Field(default_factory=dict)
 
     def probe(self, name: str) -> ProbeConfig:

@@ -1,0 +1,1 @@
+"""Which receivers an alert is for, and when they may be told."""
