@@ -35,6 +35,12 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
 
+    def read(self, args: list[str]) -> argparse.Namespace:
+        """The values. An argument that takes any number takes those behind options too."""
+        if any(action.nargs == argparse.ZERO_OR_MORE for action in self._get_positional_actions()):
+            return self.parse_intermixed_args(args)
+        return self.parse_args(args)
+
     def format_help(self) -> str:
         """The help, as wide as the terminal."""
         self.formatter_class = argparse.RawDescriptionHelpFormatter

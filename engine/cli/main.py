@@ -119,7 +119,7 @@ def _run(args: list[str]) -> int:
         epilog=f"example:\n  {command.example}",
     )
     command.configure(parser)
-    return command.run(parser.parse_args(args[1:]))
+    return command.run(parser.read(args[1:]))
 
 
 def _load(place: str) -> Command:

@@ -1,4 +1,4 @@
-"""`stallwatch notify`: try the receivers, see what waits and what was given up."""
+"""`stallwatch notify`: try the receivers, ask the routes, see what waits and what was given up."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from engine.alerts.wording import inert
 from engine.config.loader import load_config
 from engine.labels import Labels
 from engine.timestamps import format_rfc3339
+from notifiers.cli.routes import show_routes
 from notifiers.integrations import integrations
 from notifiers.notification import Notification
 from notifiers.origin import Origin
@@ -29,30 +30,43 @@ if TYPE_CHECKING:
     from notifiers.worker import Integration
 
 CONCURRENCY = 8
+_ROUTE = "stallwatch notify route alertname=LinkDown tier=1"
 STATES: dict[str, State] = {"pending": "pending", "dead": "failed"}
 
 
 class NotifyCommand:
-    """Try the receivers; list the outbox."""
+    """Try the receivers; ask the routes; list the outbox."""
 
-    summary = "send a test alert to the receivers, or list what waits or was given up"
+    summary = "send a test alert, ask who is told of an alert, list what waits or was given up"
     example = "stallwatch notify test --config stallwatch.yaml --receiver oncall"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the actions and their options."""
         parser.add_argument(
             "action",
-            choices=("test", *STATES),
-            help="test: send a test alert directly; pending, dead: list the outbox",
+            choices=("test", "route", *STATES),
+            help="test: send a test alert directly; route: show who is told of an alert with these "
+            "labels; pending, dead: list the outbox",
+        )
+        parser.add_argument(
+            "labels", nargs="*", metavar="LABEL=VALUE", help="of the alert, for 'route'"
         )
         parser.add_argument("--config", help="configuration file (default: as for 'run')")
         parser.add_argument("--receiver", help="only this receiver")
         parser.add_argument("--state", help="state directory (default: the configuration's)")
+        parser.add_argument(
+            "--tree", action="store_true", help="with 'route': the whole tree, > where it goes"
+        )
         parser.add_argument("--format", choices=("text", "json"), default="text")
 
     def run(self, args: argparse.Namespace) -> int:
         """Exit 0: all took it, or the list was printed. Exit 1: a receiver did not take it."""
+        if (args.labels or args.tree) and args.action != "route":
+            raise StallwatchError(f"stallwatch: labels and --tree are for 'route': {_ROUTE}")
         config = load_config(args.config)
+        if args.action == "route":
+            as_json = args.format == "json"
+            return show_routes(config, args.labels, tree=args.tree, as_json=as_json)
         if args.action == "test":
             return try_receivers(config, args.receiver, as_json=args.format == "json")
         folder = Path(args.state) if args.state else config.state_dir
