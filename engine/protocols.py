@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import argparse
     import sqlite3
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from engine.alerts.alert import Alert
+    from engine.alerts.alert import Alert, Suppression
     from engine.config.model import Config
+    from engine.http.message import Handler
     from engine.readings import ProbeOptions, ProbeStatus, Produced, Reading
     from engine.telemetry import OwnSample
 
@@ -91,6 +92,18 @@ class Delivery(Protocol):
 
     def samples(self) -> Sequence[OwnSample]:
         """The stallwatch_notify_* metrics now."""
+        ...
+
+    def suppression(self, alert: Alert) -> Suppression:
+        """What keeps notifications of an alert back now; called from any thread."""
+        ...
+
+    def mounted(self, alerts: Callable[[], Sequence[Alert]]) -> Mapping[str, Handler]:
+        """The delivery's part of the HTTP API: who answers paths that begin like this.
+
+        `alerts` gives the pending and firing alerts of all rules; handlers are called from several
+        threads at once.
+        """
         ...
 
     def stop(self, timeout_seconds: float) -> None:

@@ -11,7 +11,9 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING
 
+from engine.alerts.alert import Suppression
 from notifiers import outbox as outbox_rows
+from notifiers.api.service import SilenceService
 from notifiers.entry import Backlog
 from notifiers.integrations import integrations
 from notifiers.notification import status_of
@@ -22,10 +24,11 @@ from notifiers.worker import SendOptions, Worker
 from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from engine.alerts.alert import Alert
     from engine.config.model import Config
+    from engine.http.message import Handler
     from engine.readings import Pairs
     from engine.telemetry import OwnSample
     from notifiers.worker import Integration
@@ -43,7 +46,9 @@ def open_delivery(config: Config, state_path: str) -> OutboxDelivery:
     names = tuple(receiver.name for receiver in config.receivers)
     if config.route is not None and config.route.receiver is not None:
         names = (config.route.receiver,)
-    return OutboxDelivery(found, Pipeline(names), state_path, SendOptions(origin=Origin.of(config)))
+    options = SendOptions(origin=Origin.of(config))
+    service = SilenceService(config, state_path, options.clock)
+    return OutboxDelivery(found, Pipeline(names), state_path, options, service)
 
 
 class OutboxDelivery:
@@ -55,7 +60,9 @@ class OutboxDelivery:
         pipeline: Pipeline,
         state_path: str,
         options: SendOptions | None = None,
+        service: SilenceService | None = None,
     ) -> None:
+        self._service = service
         self._options = options or SendOptions()
         self._pipeline = pipeline
         self._path = state_path
@@ -100,6 +107,14 @@ class OutboxDelivery:
         """The stallwatch_notify_* metrics now."""
         return [*self._counter_samples(), *self._backlog_samples()]
 
+    def suppression(self, alert: Alert) -> Suppression:
+        """What keeps notifications of an alert back now."""
+        return Suppression() if self._service is None else self._service.suppression(alert)
+
+    def mounted(self, alerts: Callable[[], Sequence[Alert]]) -> Mapping[str, Handler]:
+        """Alertmanager's API."""
+        return {} if self._service is None else self._service.mounted(alerts)
+
     def stop(self, timeout_seconds: float) -> None:
         """Ask every worker to stop and wait so long in all; the rest stays in the outbox."""
         for worker in self._workers:
@@ -108,6 +123,8 @@ class OutboxDelivery:
         for worker in self._workers:
             if not worker.join(max(0.0, deadline - time.monotonic())):
                 logger.warning("%s is still sending and is left behind", worker.integration.key)
+        if self._service is not None:
+            self._service.close()
 
     def _abandon_removed(self) -> None:
         keys = [worker.integration.key for worker in self._workers]

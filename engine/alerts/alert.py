@@ -43,3 +43,16 @@ class Alert:
     rule_file: str = ""
     group: str = ""
     keep_firing_since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Suppression:
+    """What keeps notifications of an alert back, as Alertmanager's AlertStatus names it.
+
+    Ids of silences, fingerprints of the alerts that inhibit it, names of the time intervals that
+    mute its group.
+    """
+
+    silenced_by: tuple[str, ...] = ()
+    inhibited_by: tuple[str, ...] = ()
+    muted_by: tuple[str, ...] = ()

@@ -10,13 +10,16 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.alerts.alert import Suppression
+
 if TYPE_CHECKING:
     import argparse
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from engine.alerts.alert import Alert
     from engine.config.model import Config
+    from engine.http.message import Handler
     from engine.telemetry import OwnSample
 
 
@@ -39,6 +42,14 @@ class NoDelivery:
     def samples(self) -> Sequence[OwnSample]:
         """Nothing is counted."""
         return ()
+
+    def suppression(self, alert: Alert) -> Suppression:  # noqa: ARG002 - the protocol's
+        """Nothing is kept back, for nothing is sent."""
+        return Suppression()
+
+    def mounted(self, alerts: Callable[[], Sequence[Alert]]) -> Mapping[str, Handler]:  # noqa: ARG002 - the protocol's
+        """Nothing is answered."""
+        return {}
 
     def stop(self, timeout_seconds: float) -> None:
         """Nothing is open."""

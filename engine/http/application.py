@@ -7,20 +7,18 @@ import platform
 import re
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from engine.http import rule_status, series_metadata
 from engine.http.exposition import Exposition
-from engine.http.message import ApiError, Request, Response, failure, plain, success
+from engine.http.message import FORM, ApiError, Request, Response, failure, plain, success
 from engine.http.queries import Queries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from engine.http.message import Handler
     from engine.http.sources import Sources
 
 _LABEL_VALUES = re.compile(r"/api/v1/label/[^/]+/values")
-Handler: TypeAlias = "Callable[[Request], Response]"
 logger = logging.getLogger(__name__)
 
 INDEX = """<!doctype html>
@@ -37,6 +35,7 @@ class Application:
         self._sources = sources
         exposition = Exposition(sources)
         queries = Queries(sources)
+        self._mounted = sources.mounted()
         self._routes: dict[str, tuple[frozenset[str], Handler]] = {
             "/": (_GET, _index),
             "/metrics": (_GET, lambda request: exposition.render(request.accept)),
@@ -55,19 +54,17 @@ class Application:
 
     def handle(self, request: Request) -> Response:
         """Answer; whatever goes wrong becomes an answer too, never an exception."""
+        for prefix, handler in self._mounted.items():
+            if request.path.startswith(prefix):
+                return _answer(handler, request)
         methods, handler = self._route(request.path)
         if request.method not in methods:
             allowed = ", ".join(sorted(methods))
             answer = plain(405, f"{request.method} is not for {request.path}; try {allowed}")
             return Response(405, answer.body, answer.content_type, (("Allow", allowed),))
-        try:
-            return handler(request)
-        except ApiError as error:
-            return failure(error.error_type, str(error))
-        except Exception:
-            # The agent goes on; the log has the details, the client no stack trace.
-            logger.exception("answering %s failed", request.path)
-            return failure("internal", "internal error, see the agent's log")
+        if request.body:
+            return failure("bad_data", f"a body must be {FORM}")
+        return _answer(handler, request)
 
     def _route(self, path: str) -> tuple[frozenset[str], Handler]:
         if _LABEL_VALUES.fullmatch(path):
@@ -86,6 +83,17 @@ class Application:
 
 _GET = frozenset({"GET", "HEAD"})
 _GET_POST = frozenset({"GET", "HEAD", "POST"})
+
+
+def _answer(handler: Handler, request: Request) -> Response:
+    try:
+        return handler(request)
+    except ApiError as error:
+        return failure(error.error_type, str(error))
+    except Exception:
+        # The agent goes on; the log has the details, the client no stack trace.
+        logger.exception("answering %s failed", request.path)
+        return failure("internal", "internal error, see the agent's log")
 
 
 def _index(_request: Request) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from engine.timestamps import parse_timestamp
 from rules.durations import DurationError, parse_duration
@@ -12,7 +12,7 @@ from rules.errors import StallwatchError
 from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from rules.source import ProblemsError
 
@@ -39,12 +39,17 @@ class ApiError(StallwatchError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`parameters` are those of the query string and the form, values in order."""
+    """`parameters` are those of the query string and the form, values in order.
+
+    `body` is what came along where that is no form; `content_type` says what it is.
+    """
 
     method: str
     path: str
     parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     accept: str = ""
+    body: bytes = b""
+    content_type: str = ""
 
     def text(self, name: str, default: str = "") -> str:
         """The first value of a parameter."""
@@ -94,6 +99,11 @@ class Response:
     body: bytes
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
+
+
+Handler: TypeAlias = "Callable[[Request], Response]"
+FORM = "application/x-www-form-urlencoded"
+JSON = "application/json"
 
 
 def plain(status: int, text: str) -> Response:

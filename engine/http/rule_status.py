@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 
 def alerts(sources: Sources, _request: Request) -> Response:
-    """All active alerts. `evidence`, `firedAt` and `resolvedAt` are ours, beyond Prometheus."""
-    return success({"alerts": [encode_alert(alert) for alert in sources.alerts()]})
+    """All active alerts. Ours, beyond Prometheus: `evidence`, `firedAt`, `resolvedAt`, and
+    `silencedBy`, `inhibitedBy` and `mutedBy` where nobody is told of an alert.
+    """  # noqa: D205 - one sentence
+    found = [encode_alert(alert) | _suppressed(sources, alert) for alert in sources.alerts()]
+    return success({"alerts": found})
 
 
 def rules(sources: Sources, request: Request) -> Response:
@@ -63,6 +66,16 @@ def encode_alert(alert: Alert) -> dict[str, Any]:
     if alert.evidence:
         shown["evidence"] = [dict(entry) for entry in alert.evidence]
     return shown
+
+
+def _suppressed(sources: Sources, alert: Alert) -> dict[str, list[str]]:
+    found = sources.suppression(alert)
+    named = {
+        "silencedBy": found.silenced_by,
+        "inhibitedBy": found.inhibited_by,
+        "mutedBy": found.muted_by,
+    }
+    return {name: list(by) for name, by in named.items() if by}
 
 
 def _selected(status: RuleStatus, wanted: str, names: set[str]) -> bool:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote
 
 from engine.address import parse_address
 from engine.http.application import Application
-from engine.http.message import Request, Response, failure, plain
+from engine.http.message import FORM, JSON, Request, Response, failure, plain
 from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ MAX_CONNECTIONS = 64
 # From one request's end to the next one's: a client that sends a byte now and then is idle too.
 IDLE_SECONDS = 30.0
 POLL_SECONDS = 60.0  # how soon a stop is noticed that the socket did not tell of
-FORM = "application/x-www-form-urlencoded"
 
 
 class ListenError(StallwatchError):
@@ -183,6 +182,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._answer()
 
+    def do_DELETE(self) -> None:
+        self._answer()
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         logger.debug("%s %s", self.address_string(), format % args)
 
@@ -204,8 +206,8 @@ class _Handler(BaseHTTPRequestHandler):
             problem = plain(400, "Content-Length is no number")
         elif int(length) > MAX_BODY_BYTES:
             problem = plain(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
-        elif int(length) and self.headers.get_content_type() != FORM:
-            problem = failure("bad_data", f"a body must be {FORM}")
+        elif int(length) and self.headers.get_content_type() not in {FORM, JSON}:
+            problem = failure("bad_data", f"a body must be {FORM} or {JSON}")
         if problem is not None:
             self.close_connection = True
         return problem
@@ -213,15 +215,18 @@ class _Handler(BaseHTTPRequestHandler):
     def _request(self) -> Request:
         path, _, query = self.path.partition("?")
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        content_type = self.headers.get_content_type()
+        form = body.decode("utf-8", "replace") if content_type == FORM else ""
         fields: dict[str, list[str]] = {}
-        for part in (body.decode("utf-8", "replace"), query):
+        for part in (form, query):
             # Cut before it is taken apart: a megabyte of `a&a&a` is half a million fields.
             first = "&".join(part.split("&", MAX_FIELDS)[:MAX_FIELDS])
             for name, value in parse_qsl(first, keep_blank_values=True):
                 fields.setdefault(name, []).append(value)
         parameters = {name: tuple(values) for name, values in fields.items()}
         accept = self.headers.get("Accept", "")
-        return Request(self.command, unquote(path), parameters, accept)
+        rest = b"" if form else body
+        return Request(self.command, unquote(path), parameters, accept, rest, content_type)
 
     def _send(self, response: Response) -> None:
         self.send_response(response.status)

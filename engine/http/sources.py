@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from engine.alerts.alert import Alert
+    from engine.alerts.alert import Alert, Suppression
+    from engine.http.message import Handler
     from engine.promql.value import Axis, Result
     from engine.readings import ProbeStatus
     from engine.rulegroup.runner import RuleStatus
@@ -51,6 +52,14 @@ class Sources(Protocol):
 
     def alerts(self) -> Sequence[Alert]:
         """Pending and firing alerts of all rules."""
+        ...
+
+    def suppression(self, alert: Alert) -> Suppression:
+        """What keeps notifications of an alert back now."""
+        ...
+
+    def mounted(self) -> Mapping[str, Handler]:
+        """What else answers, by the beginning of its paths."""
         ...
 
     def rule_groups(self) -> Sequence[GroupStatus]:

@@ -11,9 +11,10 @@ from rules.promql.parser import parse
 from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from engine.alerts.alert import Alert
+    from engine.alerts.alert import Alert, Suppression
+    from engine.http.message import Handler
     from engine.pipeline.agent import Agent
     from engine.promql.value import Axis, Result
     from engine.readings import ProbeStatus
@@ -46,6 +47,14 @@ class AgentView:
             for status in runner.statuses
             for alert in _active(status.alerts)
         ]
+
+    def suppression(self, alert: Alert) -> Suppression:
+        """What the delivery keeps back."""
+        return self.agent.delivery.suppression(alert)
+
+    def mounted(self) -> Mapping[str, Handler]:
+        """The delivery's own API."""
+        return self.agent.delivery.mounted(self.alerts)
 
     def rule_groups(self) -> Sequence[GroupStatus]:
         """All groups in file order."""

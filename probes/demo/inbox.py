@@ -5,12 +5,15 @@ from __future__ import annotations
 import queue
 from typing import TYPE_CHECKING
 
+from engine.alerts.alert import Suppression
+
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from engine.alerts.alert import Alert
     from engine.config.model import Config
+    from engine.http.message import Handler
     from engine.telemetry import OwnSample
 
 
@@ -41,6 +44,14 @@ class Inbox:
     def samples(self) -> Sequence[OwnSample]:
         """Nothing is counted."""
         return ()
+
+    def suppression(self, alert: Alert) -> Suppression:  # noqa: ARG002 - the protocol's
+        """Nothing is kept back."""
+        return Suppression()
+
+    def mounted(self, alerts: Callable[[], Sequence[Alert]]) -> Mapping[str, Handler]:  # noqa: ARG002 - the protocol's
+        """Nothing is answered."""
+        return {}
 
     def stop(self, timeout_seconds: float) -> None:
         """Nothing is open."""

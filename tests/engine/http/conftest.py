@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from engine.alerts.alert import Alert, AlertState
+from engine.alerts.alert import Alert, AlertState, Suppression
 from engine.http.server import HttpServer, serve
 from engine.http.sources import GroupStatus
 from engine.labels import Labels
@@ -22,6 +22,7 @@ from rules.source import Problem, ProblemsError, Source, Span
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from engine.http.message import Handler
     from engine.series import Queryable, Series
     from engine.telemetry import OwnSample
     from rules.promql.ast import Matcher
@@ -54,6 +55,8 @@ class FakeSources:
     asked: tuple[Sequence[Matcher], int, int] | None = None
     series: list[Series] = field(default_factory=list)
     active: list[Alert] = field(default_factory=lambda: [ALERT])
+    suppressed: Suppression = field(default_factory=Suppression)
+    handlers: dict[str, Handler] = field(default_factory=dict)
 
     @property
     def queryable(self) -> Queryable:
@@ -68,6 +71,12 @@ class FakeSources:
 
     def alerts(self) -> Sequence[Alert]:
         return self.active
+
+    def suppression(self, alert: Alert) -> Suppression:
+        return self.suppressed
+
+    def mounted(self) -> dict[str, Handler]:
+        return self.handlers
 
     def rule_groups(self) -> Sequence[GroupStatus]:
         alerting = AlertingRule(

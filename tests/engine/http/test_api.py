@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import requests
 
+from engine.alerts.alert import Suppression
 from engine.http.application import Application
 from engine.http.message import Request
 from engine.http.queries import Queries
@@ -159,6 +160,13 @@ def test_alerts_carry_their_evidence(server: HttpServer) -> None:
             {"rank": "0", "pid": 7, "comm": "python", "dst": "10.0.0.2", "retransmits": 12}
         ],
     }
+
+
+def test_alerts_say_what_keeps_them_back(server: HttpServer, sources: Any) -> None:
+    sources.suppressed = Suppression(silenced_by=("a", "b"), muted_by=("nights",))
+    (alert,) = get(server, "/api/v1/alerts").json()["data"]["alerts"]
+    assert (alert["silencedBy"], alert["mutedBy"]) == (["a", "b"], ["nights"])
+    assert "inhibitedBy" not in alert
 
 
 def test_rules_are_shown_as_prometheus_shows_them(server: HttpServer) -> None:

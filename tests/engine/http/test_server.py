@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
+from engine.http.message import Request, Response, plain
 from engine.http.server import ListenError, parse_listen, serve
 
 if TYPE_CHECKING:
@@ -54,6 +55,30 @@ def test_a_body_that_is_no_form_is_refused(server: HttpServer) -> None:
     reply = requests.post(f"{server.url}/api/v1/query", json={"query": "up"}, timeout=TIMEOUT)
     assert reply.status_code == 400
     assert "application/x-www-form-urlencoded" in reply.json()["error"]
+
+
+def test_a_body_of_json_and_delete_are_for_what_is_mounted(sources: Any) -> None:
+    asked = []
+
+    def handler(request: Request) -> Response:
+        asked.append((request.method, request.path, request.body, request.content_type))
+        return plain(200, "ok")
+
+    sources.handlers["/api/v2/"] = handler
+    server = serve("127.0.0.1:0", sources)
+    url = f"{server.url}/api/v2/silence/a"
+    try:
+        requests.post(url, json={"a": 1}, timeout=TIMEOUT)
+        requests.delete(url, timeout=TIMEOUT)
+        requests.post(url, data={"a": 1}, timeout=TIMEOUT)
+        assert requests.delete(f"{server.url}/api/v1/alerts", timeout=TIMEOUT).status_code == 405
+    finally:
+        server.stop()
+    assert asked == [
+        ("POST", "/api/v2/silence/a", b'{"a": 1}', "application/json"),
+        ("DELETE", "/api/v2/silence/a", b"", "text/plain"),
+        ("POST", "/api/v2/silence/a", b"", "application/x-www-form-urlencoded"),
+    ]
 
 
 @pytest.mark.parametrize("host", ["localhost:9466", "127.0.0.1", "[::1]:9466", "10.1.2.3"])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from engine.alerts.alert import Alert, AlertState
+from engine.alerts.alert import Alert, AlertState, Suppression
 from engine.config.model import Config
 from engine.config.quantities import Interval
 from engine.dataset import open_data
@@ -96,6 +96,12 @@ class Inbox:
 
     def samples(self) -> list[tuple[str, tuple[tuple[str, str], ...], str, float]]:
         return [("stallwatch_notify_sent_total", (), "counter", float(len(self.alerts)))]
+
+    def suppression(self, alert: Alert) -> Suppression:
+        return Suppression()
+
+    def mounted(self, alerts: Any) -> dict[str, Any]:
+        return {}
 
     def stop(self, timeout_seconds: float) -> None:
         pass

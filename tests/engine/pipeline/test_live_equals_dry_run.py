@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from engine.alerts.alert import AlertState
+from engine.alerts.alert import AlertState, Suppression
 from engine.alerts.encoding import alert_from_json, alert_to_json
 from engine.config.model import Config
 from engine.dataset import open_data
@@ -100,6 +100,12 @@ class Outbox:
 
     def samples(self) -> list[Any]:
         return []
+
+    def suppression(self, alert: Alert) -> Suppression:
+        return Suppression()
+
+    def mounted(self, alerts: Any) -> dict[str, Any]:
+        return {}
 
 
 @dataclass

@@ -10,6 +10,7 @@ import pytest
 
 from engine.aggregate.aggregator import Aggregator
 from engine.aggregate.queue import FlushMark
+from engine.alerts.alert import Suppression
 from engine.config.model import Config
 from engine.flush import Flush
 from engine.labels import Labels
@@ -45,6 +46,12 @@ class NoDelivery:
 
     def samples(self) -> list[Any]:
         return []
+
+    def suppression(self, alert: object) -> Suppression:
+        return Suppression()
+
+    def mounted(self, alerts: Any) -> dict[str, Any]:
+        return {}
 
 
 class Clock:

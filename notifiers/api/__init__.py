@@ -1,0 +1,1 @@
+"""Alertmanager's HTTP API, version 2, for amtool, Karma and Grafana."""

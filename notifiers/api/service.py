@@ -1,0 +1,58 @@
+"""The silences of an agent and its API, built for a configuration."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from notifiers.api.application import ROOT, AlertmanagerApi
+from notifiers.api.sources import AlertTable
+from notifiers.api.status import Status, original
+from notifiers.origin import Origin
+from notifiers.routing.tree import Route, build_tree
+from notifiers.silences.store import Silences
+from rules.errors import StallwatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from engine.alerts.alert import Alert, Suppression
+    from engine.config.model import Config
+    from engine.http.message import Handler
+
+
+class SilenceService:
+    """What `engine.protocols.Delivery` owes of silences and API. `clock`: unix milliseconds.
+
+    Raises StallwatchError when the database cannot be opened.
+    """
+
+    def __init__(self, config: Config, state_path: str, clock: Callable[[], int]) -> None:
+        try:
+            self.silences = Silences(state_path)
+        except sqlite3.Error as error:
+            raise StallwatchError(
+                f"{state_path}: cannot be used as outbox or for silences: {error}"
+            ) from error
+        self._clock = clock
+        self._status = Status(clock(), original(config))
+        self._receivers = tuple(one.name for one in config.receivers)
+        routes = [Route(receiver, group_by=None) for receiver in self._receivers]
+        if config.route is not None:
+            routes = [build_tree(config.route)]
+        self._table = AlertTable(tuple, tuple(routes), self.silences, clock, Origin.of(config))
+
+    def suppression(self, alert: Alert) -> Suppression:
+        """What keeps notifications of an alert back now."""
+        return self._table.suppression(alert)
+
+    def mounted(self, alerts: Callable[[], Sequence[Alert]]) -> Mapping[str, Handler]:
+        """The API over the alerts of the rules."""
+        sources = replace(self._table, active=alerts)
+        api = AlertmanagerApi(sources, self.silences, self._status, self._receivers, self._clock)
+        return {ROOT: api.handle}
+
+    def close(self) -> None:
+        """Close the database."""
+        self.silences.close()
