@@ -6,11 +6,13 @@ retry must not repeat the message to those that have it.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, SecretStr, field_validator
 
-from notifiers import messages
+from notifiers.messages.hypertext import html
+from notifiers.receivers.apprise_limits import fitted_text, fitted_title
 from notifiers.receivers.apprise_log import captured, explain, redact, secrets_of
 from notifiers.receivers.receiver import ReceiverSettings, SendError
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 ID_HEADER = "X-Stallwatch-Id"
 # Where apprise's services keep the list of those they tell.
 _TARGET_LISTS = ("targets", "channels")
+# The source of an event where a PagerDuty URL names none.
+_NAMELESS = "Apprise"
 
 
 class AppriseConfig(ReceiverSettings):
@@ -80,11 +84,14 @@ class AppriseTarget:
             mail = _is_mail(service)
             if mail:
                 service.headers[ID_HEADER] = notification.id
+            _tie(service, notification)
+            title = fitted_title(service, notification)
+            body = html(notification) if mail else fitted_text(service, notification, title)
             sender = Apprise(asset=service.asset)
             sender.add(service)
             taken = sender.notify(
-                title=messages.subject(notification),
-                body=messages.html(notification) if mail else messages.text(notification),
+                title=title,
+                body=body,
                 body_format=NotifyFormat.HTML if mail else NotifyFormat.TEXT,
                 notify_type=NotifyType.FAILURE
                 if notification.status == "firing"
@@ -115,7 +122,10 @@ def _instantiate(url: str, timeout_seconds: float = 10.0) -> Any:
     """The service of a URL, or None."""
     from apprise import Apprise, AppriseAsset
 
-    asset = AppriseAsset(app_id="stallwatch", app_desc="stallwatch", plugin_paths=[])
+    # Without an image: it would be fetched from a server that is not ours.
+    asset = AppriseAsset(
+        app_id="stallwatch", app_desc="stallwatch", plugin_paths=[], image_url_mask=""
+    )
     # The worker is patient enough: a send that apprise abandons half-way might still arrive, and
     # then again with the next attempt.
     asset._service_timeout = 0  # noqa: SLF001 - there is no public way
@@ -125,6 +135,22 @@ def _instantiate(url: str, timeout_seconds: float = 10.0) -> Any:
         service.socket_read_timeout = timeout_seconds
         service.request_rate_per_sec = 0
     return service
+
+
+def _tie(service: Any, notification: Notification) -> None:
+    """Let PagerDuty open and close one incident for a group of a node, and name the node.
+
+    What the URL says about either goes first. Without a key each message would be an incident of
+    its own, and none would end.
+    """
+    if getattr(service, "secure_protocol", "") != "pagerduty":
+        return
+    if getattr(service, "source", "") == _NAMELESS and notification.origin.node:
+        service.source = notification.origin.node
+    if getattr(service, "dedup", "") is None and getattr(service, "action", "") == "trigger":
+        place = (notification.origin.node, notification.receiver, notification.group_key)
+        service.dedup = hashlib.sha256("\0".join(place).encode()).hexdigest()
+        service.action = "map"
 
 
 def _is_mail(service: Any) -> bool:

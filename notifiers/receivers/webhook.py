@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, SecretStr, field_validator
 
 from engine.alerts.fingerprint import fingerprint
 from engine.timestamps import NEVER, format_rfc3339
+from notifiers.messages.order import worst_first
 from notifiers.notification import UNKNOWN_REASON, fired_at_ms, status_of
 from notifiers.receivers.alert_json import annotations_of
 from notifiers.receivers.http_config import HttpConfig, open_session
@@ -99,10 +100,10 @@ class WebhookReceiver:
 def payload(notification: Notification, max_alerts: int = 0) -> dict[str, Any]:
     """The body, as a JSON object; `max_alerts` 0 means all.
 
-    Firing alerts stand before resolved ones, so that what is cut off has ended already where that
-    is possible. The common labels are those of the alerts shown, as in Alertmanager.
+    Firing alerts stand before resolved ones, the worst first: what is cut off matters least.
+    The common labels are those of the alerts shown, as in Alertmanager.
     """
-    ordered = sorted(notification.alerts, key=lambda alert: status_of(alert) == "resolved")
+    ordered = worst_first(notification.alerts)
     alerts = ordered[:max_alerts] if max_alerts else ordered
     shown = [_alert(alert) for alert in alerts]
     return {

@@ -108,7 +108,7 @@ def test_the_reason_the_routes_labels_and_its_key_are_alertmanagers(support: Any
     assert body["groupKey"] == '{}/{tier="1"}:{alertname="TcpRetransmitSpike"}'
 
 
-def test_what_is_cut_off_has_ended_already_where_that_is_possible(support: Any) -> None:
+def test_what_is_cut_off_matters_least(support: Any) -> None:
     alerts = [support.firing(rank=str(rank)) for rank in range(6)]
     mixed = [support.resolved(alert) if rank % 2 else alert for rank, alert in enumerate(alerts)]
     body = payload(notification(*mixed), max_alerts=4)
