@@ -24,9 +24,7 @@ YAML_BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"\bstallwatch ([a-z][a-z-]*)\b([^`\n]*)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 CODE = re.compile(r"```(?:sh|text)?\n.*?```|`[^`\n]+`", re.DOTALL)
-# What pages may name although no --help lists it: commands that are said to be missing yet, and an
-# option for developers.
-PLANNED = frozenset({"silence"})
+# What pages may name although no --help lists it: an option for developers.
 HIDDEN = frozenset({"--save-recording"})
 COMMANDS = ROOT / "docs" / "commands.md"
 METRICS = ROOT / "docs" / "metrics.md"
@@ -88,8 +86,6 @@ def wrong_commands(path: Path, reference: str) -> list[str]:
     for code in CODE.findall(path.read_text(encoding="utf-8")):
         for name, rest in SHOWN.findall(code):
             where = f"{path.relative_to(ROOT)}: `stallwatch {name}`"
-            if name in PLANNED:
-                continue
             if name not in sections:
                 found.append(f"{where} is no command")
                 continue

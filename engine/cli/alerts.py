@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXAMPLE_URL = "http://127.0.0.1:9466"
+# By the API's names: why nobody is told of an alert.
+WHY_UNTOLD = {
+    "silencedBy": "silenced by",
+    "inhibitedBy": "inhibited by",
+    "mutedBy": "muted by the times",
+}
 
 
 class AlertsCommand:
@@ -50,9 +56,7 @@ def own_url(config: str | None) -> str:
 
 def fetch(url: str) -> list[dict[str, Any]]:
     """`/api/v1/alerts` of the agent at `url`. Raises StallwatchError."""
-    if not url.startswith(("http://", "https://")):
-        raise StallwatchError(f"stallwatch: '{inert(url)}' is no URL\n    hint: {EXAMPLE_URL}")
-    body = ask(url, "/api/v1/alerts")
+    body = ask(checked_url(url), "/api/v1/alerts")
     try:
         found: list[dict[str, Any]] = json.loads(body)["data"]["alerts"]
     except (ValueError, KeyError, TypeError) as error:
@@ -61,6 +65,13 @@ def fetch(url: str) -> list[dict[str, Any]]:
             "    hint: --url names another address"
         ) from error
     return found
+
+
+def checked_url(url: str) -> str:
+    """The URL, which has to be one of HTTP. Raises StallwatchError."""
+    if not url.startswith(("http://", "https://")):
+        raise StallwatchError(f"stallwatch: '{inert(url)}' is no URL\n    hint: {EXAMPLE_URL}")
+    return url
 
 
 def describe(alert: dict[str, Any]) -> Iterator[str]:
@@ -73,5 +84,8 @@ def describe(alert: dict[str, Any]) -> Iterator[str]:
     yield f"         {pairs}"
     if summary := alert["annotations"].get("summary"):
         yield f"         {inert(summary)}"
+    for name, words in WHY_UNTOLD.items():
+        if by := alert.get(name):
+            yield f"         {words} {', '.join(map(inert, by))}"
     for entry in alert.get("evidence", ()):
         yield f"         - {evidence_text(entry)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -73,6 +74,16 @@ class PostableSilence(BaseModel):
             comment=self.comment,
             annotations=self.annotations,
         )
+
+
+class GettableSilence(PostableSilence):
+    """What GET answers with."""
+
+    updatedAt: DateTime  # noqa: N815 - the name in the JSON
+
+    def silence(self) -> Silence:
+        """As a value. Raises PatternError for an expression that RE2 refuses."""
+        return replace(super().silence(), updated_at_ms=max(0, parse_timestamp(self.updatedAt)))
 
 
 def silence_to_json(silence: Silence, now_ms: int) -> dict[str, Any]:

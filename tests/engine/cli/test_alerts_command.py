@@ -64,6 +64,16 @@ def test_active_alerts_are_shown_with_their_evidence(capsys: pytest.CaptureFixtu
         assert json.loads(capsys.readouterr().out) == {"alerts": [ALERT]}
 
 
+def test_what_keeps_an_alert_back_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    why = {"silencedBy": ["s1", "s2"], "inhibitedBy": ["f"], "mutedBy": ["nights"]}
+    body = json.dumps({"status": "success", "data": {"alerts": [ALERT | why]}}).encode()
+    with answering(200, body) as url:
+        assert main(["alerts", "--url", url]) == 0
+    assert (
+        "         silenced by s1, s2\n         inhibited by f\n         muted by the times nights\n"
+    ) in capsys.readouterr().out
+
+
 def test_no_alerts_is_an_answer_too(capsys: pytest.CaptureFixture[str]) -> None:
     with answering(200, b'{"status":"success","data":{"alerts":[]}}') as url:
         assert main(["alerts", "--url", url]) == 0
