@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from engine.config.alertmanager import open_alertmanager
 from engine.config.complaints import report_all
 from engine.config.kinds import installed
 from engine.config.masking import masked
 from engine.config.model import Config
 from engine.config.plain import plain
-from engine.config.receivers import ReceiverReader
-from engine.config.routes import RouteReader, read_inhibit_rules
+from engine.config.routing import SECTIONS, read_routing
 from engine.config.secrets import SecretReader
-from engine.config.time_intervals import SECTIONS, read_time_intervals
 from rules.decoding import read_source
 from rules.document import Mapping, Scalar, compose
 from rules.errors import StallwatchError
@@ -71,26 +70,33 @@ def load_source(
         # A secret's own file, handed over by mistake, looks like this.
         lone = (document.root.span,) if isinstance(document.root, Scalar) else ()
         return None, masked(report.ordered(), lone)
+    kinds = installed() if kinds is None else kinds
     secrets = SecretReader(report, folder)
-    config = _build(secrets, document.root, installed() if kinds is None else kinds)
-    return (None if report.failed else config), masked(report.ordered(), secrets.exposed)
+    theirs = open_alertmanager(secrets, document.root)
+    if theirs is None:
+        routing = read_routing(secrets, document.root, kinds, alertmanagers=False)
+    else:
+        routing = read_routing(*theirs, kinds, alertmanagers=True)
+    config = _build(secrets, document.root, kinds, routing)
+    problems = masked(report.ordered(), secrets.exposed)
+    if theirs is not None:
+        problems += masked(theirs[0].report.ordered(), theirs[0].exposed)
+    failed = any(problem.severity == "error" for problem in problems)
+    return (None if failed else config), problems
 
 
-def _build(secrets: SecretReader, root: Mapping, kinds: Kinds) -> Config | None:
+def _build(
+    secrets: SecretReader, root: Mapping, kinds: Kinds, routing: dict[str, Any]
+) -> Config | None:
+    """The rest of the file, and with it what was read of who is told."""
     report, folder = secrets.report, secrets.folder
-    # Under a name that nobody knows anything may stand, a secret that slipped out of its place too.
-    secrets.exposed.extend(
-        entry.value.span
-        for entry in root.entries
-        if entry.key.value not in {*Config.model_fields, *SECTIONS}
-    )
-    routing = _routing(secrets, root, kinds)
+    secrets.expose_unknown(root, {*Config.model_fields, *SECTIONS})
     _check_probes(report, root, kinds)
     values: dict[str, Any] = {
         entry.key.value: plain(entry.value)
         for entry in root.entries
         # An empty section (`queue:`) says nothing.
-        if entry.key.value not in {*routing, *SECTIONS}
+        if entry.key.value not in SECTIONS
         and not (isinstance(entry.value, Scalar) and entry.value.null)
     }
     try:
@@ -101,25 +107,12 @@ def _build(secrets: SecretReader, root: Mapping, kinds: Kinds) -> Config | None:
     return config.model_copy(
         update={
             **routing,
-            "templates": tuple(str(folder / pattern) for pattern in config.templates),
             "rule_files": tuple(str(folder / pattern) for pattern in config.rule_files),
             "state_dir": folder / config.state_dir,
+            "alertmanager_config": config.alertmanager_config
+            and folder / config.alertmanager_config,
         }
     )
-
-
-def _routing(secrets: SecretReader, root: Mapping, kinds: Kinds) -> dict[str, Any]:
-    """The sections that say who is told of what; each has a reader of its own."""
-    report = secrets.report
-    receivers = ReceiverReader(report, secrets, kinds).read(root)
-    intervals = read_time_intervals(report, root)
-    names = [receiver.name for receiver in receivers]
-    return {
-        "receivers": receivers,
-        "time_intervals": intervals,
-        "inhibit_rules": read_inhibit_rules(report, root),
-        "route": RouteReader(report, names, [one.name for one in intervals]).read(root),
-    }
 
 
 def _check_probes(report: Report, root: Mapping, kinds: Kinds) -> None:

@@ -60,9 +60,13 @@ def _pairs(fields: Fields, name: str, op: Operator) -> Iterator[Matcher]:
             fields.report.add(key.span, f"'{key.value}' is no label's name", hint, "matcher")
             continue
         try:
-            yield Matcher(key.value, op, value.value)
+            found = Matcher(key.value, op, value.value)
         except PatternError as error:
             fields.report.add(value.span, str(error), error.hint, "matcher")
+            continue
+        # Alertmanager spells these with their anchors, also in the key of a group.
+        anchored = f"^(?:{found.value})$" if op == "=~" else found.value
+        yield Matcher(found.label, op, anchored)
 
 
 def _within(report: Report, node: Scalar, start: int, end: int) -> Span:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from engine.config.alertmanager_receivers import AlertmanagerReceivers
+    from engine.config.global_settings import GlobalSettings
     from engine.config.kinds import Kinds
     from engine.config.secrets import SecretReader
     from rules.document import Entry, Node
@@ -28,11 +30,16 @@ _SUFFIX = "_configs"
 
 @dataclass(frozen=True, slots=True)
 class ReceiverReader:
-    """Reads `receivers`; each kind's own settings class judges its integrations."""
+    """Reads `receivers`; each kind's own settings class judges its integrations.
+
+    `theirs`: translates those of an alertmanager.yml; None: the file is ours.
+    """
 
     report: Report
     secrets: SecretReader
     kinds: Kinds
+    settings: GlobalSettings
+    theirs: AlertmanagerReceivers | None = None
 
     def read(self, root: Mapping) -> tuple[ReceiverConfig, ...]:
         """All receivers; problems are reported."""
@@ -64,9 +71,21 @@ class ReceiverReader:
             return None
         integrations: list[IntegrationConfig] = []
         for entry in node.entries:
-            if entry is not name:
+            if entry is name:
+                continue
+            if self._is_theirs(entry) and self.theirs is not None:
+                integrations.extend(self.theirs.integrations(entry))
+            else:
                 integrations.extend(self._integrations(entry))
         return ReceiverConfig(name=name.value.value, integrations=tuple(integrations))
+
+    def _is_theirs(self, entry: Entry) -> bool:
+        kind = entry.key.value.removesuffix(_SUFFIX)
+        return (
+            self.theirs is not None
+            and kind not in self.kinds.receivers
+            and self.theirs.speaks(entry.key.value)
+        )
 
     def _integrations(self, entry: Entry) -> Iterator[IntegrationConfig]:
         key = entry.key.value
@@ -98,6 +117,12 @@ class ReceiverReader:
             message = f"each of '{kind}{_SUFFIX}' is a mapping of 'name: value' lines"
             self.report.add(node.span, message, code="receiver")
             return None
+        known = [field.alias or name for name, field in model.model_fields.items()]
+        known += [f"{name}_file" for name in known]
+        if self.theirs is not None:
+            node = self.theirs.native(kind, node, known)
+        else:
+            node = self.settings.added(kind, node, known)
         settings = self.secrets.settings(node, model)
         try:
             # Paths in a receiver's settings start at the file's folder like all others.

@@ -32,11 +32,15 @@ _FALSE = frozenset({"false", "no", "off"})
 
 @dataclass(frozen=True, slots=True)
 class RouteReader:
-    """Reads the tree. `receivers`, `intervals`: the names that it may use."""
+    """Reads the tree. `receivers`, `intervals`: the names that it may use.
+
+    `required`: a lone receiver needs a route too, as in an alertmanager.yml.
+    """
 
     report: Report
     receivers: Collection[str]
     intervals: Collection[str]
+    required: bool = False
 
     def read(self, root: Mapping) -> RouteConfig | None:
         """The root route; a lone receiver needs none. Problems are reported."""
@@ -52,6 +56,11 @@ class RouteReader:
 
     def _without_a_route(self, root: Mapping) -> RouteConfig | None:
         names = list(self.receivers)
+        if self.required:
+            span = root.entries[0].key.span if root.entries else root.span
+            hint = f"such as 'route: {{receiver: {names[0] if names else 'oncall'}}}'"
+            self.report.add(span, "an alertmanager.yml needs a 'route'", hint, "route")
+            return None
         if len(names) == 1:
             return RouteConfig(receiver=names[0])
         if names:

@@ -18,9 +18,11 @@ from rules.document import Mapping, Scalar
 from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
     from typing import Any
 
+    from rules.document import Node
     from rules.fields import Report
     from rules.source import Span
 
@@ -74,13 +76,13 @@ class SecretReader:
                 self.exposed.append(entry.key.span)
             target = name.removesuffix(_FILE)
             if name in secret:
-                settings[name] = self._value(entry.value)
+                settings[name] = self.value(entry.value)
             elif name.endswith(_FILE) and target in secret and name not in model.model_fields:
                 if node.get(target) is not None:
                     message = f"'{target}' and '{name}' are both given"
                     self.report.add(entry.key.span, message, "keep one", code="secret")
                 else:
-                    settings[target] = self._file(entry.value)
+                    settings[target] = self.file(entry.value)
             elif isinstance(entry.value, Mapping) and name in nested:
                 settings[name] = self.settings(entry.value, nested[name])
             else:
@@ -89,7 +91,14 @@ class SecretReader:
                 settings[name] = plain(entry.value)
         return settings
 
-    def _value(self, node: Any) -> Any:
+    def expose_unknown(self, node: Node, known: Collection[str]) -> None:
+        """Under a name that nobody knows anything may stand, a secret among it."""
+        for entry in node.entries if isinstance(node, Mapping) else ():
+            if entry.key.value not in known:
+                self.exposed.append(entry.value.span)
+
+    def value(self, node: Any) -> Any:
+        """The secret that stands in the file, or in the environment, as SecretStr."""
         if not isinstance(node, Scalar) or node.null:
             return plain(node)
         if not node.value.startswith(_ENVIRONMENT):
@@ -111,7 +120,8 @@ class SecretReader:
             return SecretStr("unset")
         return SecretStr(value)
 
-    def _file(self, node: Any) -> Any:
+    def file(self, node: Any) -> Any:
+        """The secret in the file that is named, as SecretStr."""
         if not isinstance(node, Scalar) or not node.value:
             self.report.add(node.span, "expected the path of a file", code="secret")
             return SecretStr("unset")

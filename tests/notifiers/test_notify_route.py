@@ -89,7 +89,7 @@ def test_the_tree_marks_the_routes_that_are_taken(
         f'>   {{tier="1"}}  archive  (by all labels, {root.replace("30s", "0s")}, continue)',
         f'    {{team=~"net|fabric",tier!="2"}}  network  ({by}, {timers})',
         f'      {{severity="critical"}}  pager  ({by}, {timers}, mute_time_intervals nights)',
-        f'>     {{severity=~"info|"}}  archive  ({by}, {timers})',
+        f'>     {{severity=~"^(?:info|)$"}}  archive  ({by}, {timers})',
         f'    {{note="a b, \\"c\\""}}  pager  ({by}, {root})',
     ]
 

@@ -103,7 +103,7 @@ def test_keys_are_alertmanagers(tmp_path: Path) -> None:
             '{}/{team=~"net|fabric",tier="1"}/{severity="warning"}',
             '{}/{team=~"net|fabric",tier="1"}/{severity="warning"}/1',
         ),
-        ('{}/{team=~"gpu.*"}', '{}/{team=~"gpu.*"}/2'),
+        ('{}/{team=~"^(?:gpu.*)$"}', '{}/{team=~"^(?:gpu.*)$"}/2'),
     ]
 
 
