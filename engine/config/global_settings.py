@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from rules.document import Entry, Mapping, Scalar
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 
 SECTION = "global"
 _FILE = "_file"
+_URL = re.compile(r"https?://[^/\s]|env:", re.ASCII)
+_HOST_PORT = re.compile(r".*:[A-Za-z0-9]+")
+# All that Alertmanager's `http_config` may have (HTTPClientConfig in prometheus/common).
+HTTP = ("authorization", "basic_auth", "bearer_token", "bearer_token_file", "oauth2", "tls_config",
+        "proxy_url", "no_proxy", "proxy_from_environment", "proxy_connect_header",
+        "follow_redirects", "enable_http2", "http_headers")  # fmt: skip
 # By receiver kind: its setting, and where `global` has that.
 _OF_GLOBAL = {
     "webhook": (("http_config", "http_config"),),
@@ -65,6 +72,7 @@ class GlobalSettings:
         fields = Fields.of(report, entry.value, "'global'", _NAMES)
         if fields is not None:
             fields.duration_ms("resolve_timeout")
+            _check_addresses(fields)
             for name in _SECRETS:
                 file = fields.entry(f"{name}{_FILE}")
                 if fields.entry(name) is not None and file is not None:
@@ -92,6 +100,23 @@ class GlobalSettings:
                 suffix = _FILE if entry.key.value.endswith(_FILE) else ""
                 found.append(replace(entry, key=replace(entry.key, value=f"{name}{suffix}")))
         return Mapping(node.span, tuple(found))
+
+
+def _check_addresses(fields: Fields) -> None:
+    """What is no address is one for nobody, also where no receiver takes it."""
+    for entry in fields.mapping.entries:
+        name, value = entry.key.value, entry.value
+        if not isinstance(value, Scalar) or not value.value or value.null:
+            continue
+        if name.endswith("_url") and not _URL.match(value.value):
+            message = f"'{name}': expected a URL such as https://host/path"
+            fields.report.add(value.span, message, code="config")
+        if name == "smtp_smarthost" and not _HOST_PORT.fullmatch(value.value):
+            message = f"'{name}': expected host:port, such as smtp.example.com:587"
+            fields.report.add(value.span, message, code="config")
+    http = fields.entry("http_config")
+    if http is not None:
+        Fields.of(fields.report, http.value, "'http_config'", HTTP)
 
 
 def _given(node: Mapping, name: str) -> bool:

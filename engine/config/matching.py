@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from engine.alerts.matchers import Matcher, MatcherError, ordered, parse_matchers
-from rules.document import Scalar, Sequence
+from rules.document import Mapping, Scalar, Sequence
 from rules.promql.regex import PatternError
 from rules.source import Span
 
@@ -54,19 +54,32 @@ def _listed(fields: Fields, name: str) -> Iterator[Matcher]:
 
 
 def _pairs(fields: Fields, name: str, op: Operator) -> Iterator[Matcher]:
+    entry = fields.entry(name)
+    nothing = {
+        one.key.span
+        for one in (entry.value.entries if entry and isinstance(entry.value, Mapping) else ())
+        if isinstance(one.value, Scalar) and one.value.null
+    }
     for key, value in fields.texts(name):
         if not _CLASSIC_LABEL.fullmatch(key.value):
             hint = f"other labels go into '{name.replace('_re', '')}ers'"
             fields.report.add(key.span, f"'{key.value}' is no label's name", hint, "matcher")
-            continue
-        try:
-            found = Matcher(key.value, op, value.value)
-        except PatternError as error:
-            fields.report.add(value.span, str(error), error.hint, "matcher")
-            continue
-        # Alertmanager spells these with their anchors, also in the key of a group.
-        anchored = f"^(?:{found.value})$" if op == "=~" else found.value
-        yield Matcher(found.label, op, anchored)
+        elif op == "=~" and key.span in nothing:
+            message = f"'{key.value}' has no expression"
+            fields.report.add(key.span, message, "for an absent label write ''", "matcher")
+        else:
+            yield from _pair(fields.report, key, value, op)
+
+
+def _pair(report: Report, key: Scalar, value: Scalar, op: Operator) -> Iterator[Matcher]:
+    try:
+        found = Matcher(key.value, op, value.value)
+    except PatternError as error:
+        report.add(value.span, str(error), error.hint, "matcher")
+        return
+    # Alertmanager spells these with their anchors, also in the key of a group.
+    anchored = f"^(?:{found.value})$" if op == "=~" else found.value
+    yield Matcher(found.label, op, anchored)
 
 
 def _within(report: Report, node: Scalar, start: int, end: int) -> Span:

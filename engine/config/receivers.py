@@ -71,7 +71,7 @@ class ReceiverReader:
             return None
         integrations: list[IntegrationConfig] = []
         for entry in node.entries:
-            if entry is name:
+            if entry is name or (isinstance(entry.value, Scalar) and entry.value.null):
                 continue
             if self._is_theirs(entry) and self.theirs is not None:
                 integrations.extend(self.theirs.integrations(entry))

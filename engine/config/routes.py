@@ -207,6 +207,6 @@ def boolean(fields: Fields, name: str) -> bool:
     scalar = fields.text(name)
     if scalar is None:
         return False
-    if scalar.value.lower() not in _TRUE | _FALSE:
+    if scalar.style or scalar.value.lower() not in _TRUE | _FALSE:
         fields.report.add(scalar.span, f"'{name}': expected true or false", code="type")
     return scalar.value.lower() in _TRUE
