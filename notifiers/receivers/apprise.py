@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel, SecretStr, field_validator
 
 from notifiers.messages.hypertext import html
+from notifiers.receivers.apprise_answers import answers, check
 from notifiers.receivers.apprise_limits import fitted_text, fitted_title
 from notifiers.receivers.apprise_log import captured, explain, redact, secrets_of
 from notifiers.receivers.receiver import ReceiverSettings, SendError
@@ -75,7 +76,7 @@ class AppriseTarget:
         """Send as HTML (mail) or text. Raises SendError with apprise's own words."""
         from apprise import Apprise, NotifyFormat, NotifyType
 
-        with captured() as lines:
+        with captured() as lines, answers() as answered:
             service = _instantiate(self._url, timeout_seconds)
             if service is None:
                 raise SendError("configuration", "apprise cannot use this URL", permanent=True)
@@ -97,6 +98,7 @@ class AppriseTarget:
                 if notification.status == "firing"
                 else NotifyType.SUCCESS,
             )
+        check(answered, _scheme(service))
         if not taken:
             raise explain(lines, self._secrets)
 
@@ -143,7 +145,7 @@ def _tie(service: Any, notification: Notification) -> None:
     What the URL says about either goes first. Without a key each message would be an incident of
     its own, and none would end.
     """
-    if getattr(service, "secure_protocol", "") != "pagerduty":
+    if _scheme(service) != "pagerduty":
         return
     if getattr(service, "source", "") == _NAMELESS and notification.origin.node:
         service.source = notification.origin.node
@@ -151,6 +153,12 @@ def _tie(service: Any, notification: Notification) -> None:
         place = (notification.origin.node, notification.receiver, notification.group_key)
         service.dedup = hashlib.sha256("\0".join(place).encode()).hexdigest()
         service.action = "map"
+
+
+def _scheme(service: Any) -> str:
+    """The scheme of its URLs, the first where there are several."""
+    scheme = service.secure_protocol or service.protocol or ""
+    return scheme if isinstance(scheme, str) else str(next(iter(scheme), ""))
 
 
 def _is_mail(service: Any) -> bool:

@@ -63,12 +63,13 @@ def ask(
             allow_redirects=False,
             stream=True,
         ) as response:
-            _judge(response)
+            judge(response)
     except (requests.RequestException, OSError) as error:
         raise _explain(error) from None
 
 
-def _judge(response: requests.Response) -> None:
+def judge(response: requests.Response) -> None:
+    """Raise SendError unless an answer's status is an acknowledgement."""
     code = response.status_code
     if 200 <= code < 300:
         return

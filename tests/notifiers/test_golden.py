@@ -24,6 +24,7 @@ from notifiers.notification import NEW_ALERTS, Notification
 from notifiers.origin import Origin
 from notifiers.receivers.apprise import AppriseConfig, AppriseReceiver
 from notifiers.receivers.apprise_limits import limit_of
+from notifiers.receivers.receiver import SendError
 from notifiers.receivers.webhook import payload
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 GOLDEN = Path(__file__).parent / "golden"
 SLACK = "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/"
 URLS = {
-    "slack": SLACK,
+    "slack": f"{SLACK}?timestamp=no",
     "slack_blocks": f"{SLACK}?blocks=yes",
     "teams": "workflows://teams.example.com/643e69f83c8944438d68119179a10a64/KODuebWbDGYFr0z0eu/",
     "pagerduty": "pagerduty://0123456789abcdef0123456789abcdef@u+apikey/",
@@ -171,6 +172,49 @@ def test_what_apprise_posts(name: str, services: Any, support: Any) -> None:
     ((_, body),) = services.received
     shown = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
     held_against(f"{name}.json", shown + "\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "body", "reason", "permanent"),
+    [
+        (
+            "dingtalk",
+            200,
+            {"errcode": 310000, "errmsg": "keywords not in content"},
+            "refused",
+            True,
+        ),
+        ("dingtalk", 200, {"errcode": 130101, "errmsg": "send too fast"}, "rate_limited", False),
+        ("dingtalk", 200, {"errcode": -1, "errmsg": "system busy"}, "server_error", False),
+        ("wecom", 200, {"errcode": 93000, "errmsg": "invalid webhook url"}, "refused", True),
+        (
+            "wecom",
+            200,
+            {"errcode": 45009, "errmsg": "api freq out of limit"},
+            "rate_limited",
+            False,
+        ),
+        ("feishu", 200, {"code": 19021, "msg": "sign match fail"}, "refused", True),
+        ("feishu", 200, {"code": 11232, "msg": "frequency limited"}, "rate_limited", False),
+        ("feishu", 400, {"code": 11232, "msg": "frequency limited"}, "rate_limited", False),
+        ("feishu", 400, {"code": 9499, "msg": "Bad Request"}, "http_400", True),
+        ("dingtalk", 500, ["no object"], "server_error", False),
+    ],
+)
+def test_a_refusal_in_the_body_is_a_refusal(
+    name: str, status: int, body: Any, reason: str, permanent: bool, services: Any, support: Any
+) -> None:
+    def refuse(handler: Any) -> None:
+        shown = json.dumps(body).encode()
+        handler.send_response(status)
+        handler.send_header("Content-Length", str(len(shown)))
+        handler.end_headers()
+        handler.wfile.write(shown)
+
+    services.always = refuse
+    with pytest.raises(SendError) as caught:
+        send(URLS[name], group(support))
+    assert (caught.value.reason, caught.value.permanent) == (reason, permanent)
 
 
 def longest_text(body: Any) -> int:
