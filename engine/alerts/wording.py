@@ -20,7 +20,10 @@ CONNECTION_FIELDS = frozenset({"rank", "comm", "pid", "src", "sport", "dst", "dp
 
 def inert(value: str, limit: int = MAX_VALUE_CHARACTERS) -> str:
     """One line without control, format or line-separating characters, cut to `limit`."""
-    kept = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in value)
+    kept = value
+    # Of printable ASCII nothing is taken out: nearly every value, and there can be thousands.
+    if not (value.isascii() and value.isprintable()):
+        kept = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in value)
     line = " ".join(kept.split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 

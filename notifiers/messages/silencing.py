@@ -32,7 +32,9 @@ def silence_command(notification: Notification) -> str:
         return ""
     order = sorted(labels, key=lambda name: (name != "alertname", name))
     matchers = [_matcher(name, labels[name]) for name in order]
-    command = " ".join(["stallwatch silence add", *matchers])
+    # A silence needs a comment; who wonders about it later finds the message by its id.
+    comment = shlex.quote(f"message {inert(notification.id, 64)}")
+    command = " ".join(["stallwatch silence add", *matchers, f"--comment {comment}"])
     return command if len(command) <= MAX_COMMAND_CHARACTERS else ""
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from engine.alerts.alert import Alert, AlertState
+from engine.alerts.wording import inert
 from engine.labels import Labels
+from notifiers.cli.silence import matchers_of
 from notifiers.messages.composition import compose
 from notifiers.messages.folding import cut
 from notifiers.messages.hypertext import MAX_HTML_BYTES, html
@@ -48,7 +54,7 @@ def test_the_text_says_what_where_how_much_since_when_and_who(support: Any) -> N
         "  1     python[7]  10.0.0.1:5000 → [fd00::2]:6000  3\n"
         "\n"
         'To silence: stallwatch silence add alertname="TcpRetransmitSpike" cluster="c1" node="n1" '
-        'task_id="torchrun:job42" tier="1"\n'
+        'task_id="torchrun:job42" tier="1" --comment \'message the-id\'\n'
         "stallwatch, message the-id"
     )
 
@@ -187,7 +193,7 @@ def test_a_group_says_once_what_holds_for_all_and_the_rest_once_per_alert(suppor
         "     rank  process    connection                     retransmits\n"
         "     0     python[7]  10.0.0.1:5000 → 10.0.0.2:6000  12\n"
         "\n"
-        'To silence: stallwatch silence add task_id="torchrun:job42"\n'
+        "To silence: stallwatch silence add task_id=\"torchrun:job42\" --comment 'message the-id'\n"
         "stallwatch, message the-id"
     )
 
@@ -305,13 +311,63 @@ def test_the_command_silences_the_group_and_runs_nothing_else(
 ) -> None:
     origin = Origin(external_labels={"region": "eu"})
     told = Notification("i", "ops", "firing", labels, (support.firing(),), origin=origin)
-    expected = f"stallwatch silence add {command}" if command else ""
+    expected = f"stallwatch silence add {command} --comment 'message i'" if command else ""
     assert silence_command(told) == expected
+
+
+NAMES = st.sampled_from(["alertname", "task_id", "node", "region"])
+VALUES = st.text("ab $`\"'\\{},=~!;&|<>*?#é警\n\t-", min_size=1, max_size=12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(NAMES, VALUES, min_size=1))
+def test_a_shell_and_the_command_read_the_labels_back(labels: dict[str, str]) -> None:
+    alert = Alert(Labels(labels), {}, AlertState.FIRING, 1.0, 0, 0)
+    command = silence_command(Notification("i", "ops", "firing", labels, (alert,)))
+    if not command:
+        assert any(inert(value) != value for value in labels.values())
+        return
+    words = shlex.split(command)
+    assert (words[:3], words[-2:]) == (["stallwatch", "silence", "add"], ["--comment", "message i"])
+    read = {matcher.label: matcher.value for matcher in matchers_of(words[3:-2])}
+    assert read == labels
+    assert all(matcher.op == "=" for matcher in matchers_of(words[3:-2]))
+
+
+TEXTS = st.text("aé警😀<&_*\n", max_size=200)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("ABC"), TEXTS, st.booleans()), min_size=1, max_size=70),
+    st.integers(250, 6000),
+)
+def test_whatever_the_alerts_say_all_are_shown_or_counted(
+    told: list[tuple[str, str, bool]], limit: int
+) -> None:
+    alerts = tuple(
+        Alert(
+            Labels.of(alertname=name, rank=str(rank)),
+            {"summary": said, "description": said},
+            AlertState.RESOLVED if over else AlertState.FIRING,
+            float(rank),
+            rank,
+            rank,
+            rank + 1 if over else None,
+        )
+        for rank, (name, said, over) in enumerate(told)
+    )
+    shown = text(Notification("i", "ops", "firing", {}, alerts), limit)
+    assert len(shown.encode()) <= limit
+    if len(alerts) > 1:
+        folded = re.search(r"^and (\d+) more: ", shown, re.MULTILINE)
+        named = len(re.findall(r"^\d+\. [ABC]", shown, re.MULTILINE))
+        assert named + int(folded.group(1) if folded else 0) == len(alerts)
 
 
 def test_a_group_without_labels_is_silenced_by_what_its_alerts_share(support: Any) -> None:
     told = replace(group(support.firing("A"), support.firing("B")), group_labels={})
-    assert silence_command(told) == 'stallwatch silence add node="n1" task_id="torchrun:job42"'
+    assert 'silence add node="n1" task_id="torchrun:job42" --comment' in silence_command(told)
     assert "To silence" not in text(replace(told, alerts=(support.firing("A"), other(support))))
 
 
