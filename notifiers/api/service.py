@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from notifiers.api.application import ROOT, AlertmanagerApi
+from notifiers.api.original import original
 from notifiers.api.sources import AlertTable
-from notifiers.api.status import Status, original
+from notifiers.api.status import Status
 from notifiers.origin import Origin
 from notifiers.routing.tree import Route, build_tree
 from notifiers.silences.store import Silences

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
-
-import yaml
+from typing import Any
 
 from notifiers.silences.encoding import date_time
-
-if TYPE_CHECKING:
-    from engine.config.model import Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +31,3 @@ class Status:
                 "version": version("stallwatch"),
             },
         }
-
-
-def original(config: Config) -> str:
-    """The routing of a configuration as an Alertmanager's, so that amtool reads it.
-
-    Of a receiver only the name is told: addresses are often secrets, and apprise is nothing that
-    amtool knows.
-    """
-    receivers = [{"name": one.name} for one in config.receivers]
-    shown: dict[str, Any] = {"receivers": receivers}
-    if config.route is not None:
-        shown = {"route": {"receiver": config.route.receiver}, **shown}
-    return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
