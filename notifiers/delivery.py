@@ -1,6 +1,6 @@
-"""Delivery: alerts into the outbox, and a worker per integration that sends what is there.
+"""Delivery: alerts to the dispatcher, its messages to the outbox, a worker per integration.
 
-At least once, in order per alert and integration, surviving kill -9: what is in the outbox when
+At least once, in order per group and integration, surviving kill -9: what is in the outbox when
 the agent dies is sent by the next one, with the same message id.
 """
 
@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING
 from engine.alerts.alert import Suppression
 from notifiers import outbox as outbox_rows
 from notifiers.api.service import SilenceService
+from notifiers.dispatch import tables
+from notifiers.dispatch.dispatcher import Addressee, Dispatcher
+from notifiers.dispatch.loop import DispatchLoop
+from notifiers.dispatch.muting import Muting
 from notifiers.entry import Backlog
+from notifiers.inhibition import Inhibitor
 from notifiers.integrations import integrations
-from notifiers.notification import status_of
 from notifiers.origin import Origin
 from notifiers.outbox import Outbox
-from notifiers.pipeline import Pipeline
+from notifiers.routing.plan import Plan
 from notifiers.worker import SendOptions, Worker
 from rules.errors import StallwatchError
 
@@ -31,75 +35,90 @@ if TYPE_CHECKING:
     from engine.http.message import Handler
     from engine.readings import Pairs
     from engine.telemetry import OwnSample
+    from notifiers.dispatch.group import Timer
+    from notifiers.dispatch.log import NotificationLog
     from notifiers.worker import Integration
 
 logger = logging.getLogger(__name__)
 
 
 def open_delivery(config: Config, state_path: str) -> OutboxDelivery:
-    """The delivery for a configuration; makes the outbox's tables in `state_path`.
+    """The delivery for a configuration; makes its tables in `state_path`.
 
     Without a route every receiver hears of everything. Raises StallwatchError when the database
     cannot be opened or a receiver not be set up.
     """
     found = integrations(config)
-    names = tuple(receiver.name for receiver in config.receivers)
-    if config.route is not None and config.route.receiver is not None:
-        names = (config.route.receiver,)
-    options = SendOptions(origin=Origin.of(config))
-    service = SilenceService(config, state_path, options.clock)
-    return OutboxDelivery(found, Pipeline(names), state_path, options, service)
+    plan, options = Plan.of(config), SendOptions(origin=Origin.of(config))
+    service = SilenceService(config, plan.root, state_path, options.clock)
+    return OutboxDelivery(found, plan, state_path, options, service)
 
 
 class OutboxDelivery:
-    """`engine.protocols.Delivery` over an outbox in SQLite."""
+    """`engine.protocols.Delivery` over a dispatcher and an outbox in SQLite."""
 
     def __init__(
         self,
         found: Sequence[Integration],
-        pipeline: Pipeline,
+        plan: Plan,
         state_path: str,
         options: SendOptions | None = None,
         service: SilenceService | None = None,
     ) -> None:
         self._service = service
         self._options = options or SendOptions()
-        self._pipeline = pipeline
+        self._plan = plan
         self._path = state_path
-        self._by_receiver: dict[str, list[str]] = {}
+        self._addressees: dict[str, list[Addressee]] = {}
         for one in found:
-            self._by_receiver.setdefault(one.receiver, []).append(one.key)
-        self._wants_resolved = {one.key: one.send_resolved for one in found}
+            to = Addressee(one.key, one.send_resolved)
+            self._addressees.setdefault(one.receiver, []).append(to)
         self._workers = [Worker(one, state_path, self._options) for one in found]
+        self._loop = DispatchLoop(
+            state_path, self._open_dispatcher, self._wake_workers, self._options.clock
+        )
+        for worker in self._workers:
+            worker.on_refused = self._loop.wake
         try:
-            own = Outbox(state_path)
-            own.create()
+            own = outbox_rows.connect(state_path)
+            outbox_rows.create_tables(own)
+            tables.create_tables(own)
             own.close()
         except sqlite3.Error as error:
             raise StallwatchError(f"{state_path}: cannot be used as outbox: {error}") from error
 
+    def _open_dispatcher(self, log: NotificationLog, timers: Mapping[str, Timer]) -> Dispatcher:
+        muting = Muting(
+            Inhibitor(self._plan.inhibit_rules),
+            self._plan.times,
+            None if self._service is None else self._service.silences,
+            self._options.origin.labelled,
+        )
+        return Dispatcher(
+            self._plan.root,
+            self._addressees,
+            muting,
+            log,
+            timers,
+            keeps_owed=self._plan.keeps_owed,
+        )
+
     def enqueue(self, connection: sqlite3.Connection, alerts: Sequence[Alert]) -> None:
         """Add rows inside the caller's transaction; commits nothing."""
-        now_ms = self._options.clock()
-        firing = [alert for alert in alerts if status_of(alert) == "firing"]
-        for group in self._pipeline.groups(firing):
-            keys = self._by_receiver.get(group.receiver, ())
-            for alert in group.alerts:
-                outbox_rows.add_firing(connection, alert, group.receiver, keys, now_ms)
-        # Not through the pipeline: whoever was told of the firing is owed its end, whatever
-        # routes, silences and inhibitions say by now.
-        for alert in alerts:
-            if status_of(alert) == "resolved":
-                outbox_rows.add_resolved(connection, alert, self._wants_resolved, now_ms)
+        tables.put_alerts(connection, alerts)
 
     def start(self) -> None:
-        """Start the workers; what an earlier run left behind goes first."""
+        """Start the dispatcher and the workers; what an earlier run left behind goes first."""
         self._abandon_removed()
         for worker in self._workers:
             worker.start()
+        self._loop.start()
 
     def wake(self) -> None:
         """The rows of the last `enqueue` are committed."""
+        self._loop.wake()
+
+    def _wake_workers(self) -> None:
         for worker in self._workers:
             worker.wake()
 
@@ -116,10 +135,11 @@ class OutboxDelivery:
         return {} if self._service is None else self._service.mounted(alerts)
 
     def stop(self, timeout_seconds: float) -> None:
-        """Ask every worker to stop and wait so long in all; the rest stays in the outbox."""
+        """Ask every thread to stop and wait so long in all; the rest stays in the outbox."""
+        deadline = time.monotonic() + timeout_seconds
         for worker in self._workers:
             worker.ask_to_stop()
-        deadline = time.monotonic() + timeout_seconds
+        self._loop.stop(timeout_seconds)
         for worker in self._workers:
             if not worker.join(max(0.0, deadline - time.monotonic())):
                 logger.warning("%s is still sending and is left behind", worker.integration.key)
@@ -159,7 +179,7 @@ class OutboxDelivery:
             logger.warning("the outbox cannot be read: %s", error)
             return
         now_ms = self._options.clock()
-        for receiver in sorted({*self._by_receiver, *backlogs}):
+        for receiver in sorted({*self._addressees, *backlogs}):
             backlog = backlogs.get(receiver, Backlog(0, None, 0))
             age_ms = 0 if backlog.oldest_ms is None else max(0, now_ms - backlog.oldest_ms)
             labels = (("receiver", receiver),)

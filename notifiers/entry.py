@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from engine.alerts.encoding import alert_from_json
 from notifiers.notification import Notification
@@ -15,18 +15,27 @@ if TYPE_CHECKING:
 
 State: TypeAlias = Literal["pending", "delivered", "failed"]
 
-COLUMNS = "id, receiver, integration, status, alert, state, reason, detail, attempts, created_at_ms"
+COLUMNS = (
+    "id, receiver, integration, group_key, group_labels, status, alerts, news, state, reason,"
+    " detail, attempts, created_at_ms"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row. `integration` is the key that its worker goes by; `attempts` were made so far."""
+    """A row. `integration` is the key that its worker goes by; `attempts` were made so far.
+
+    `news`: why the message was made. `reason`, `detail`: why it was not taken.
+    """
 
     id: str
     receiver: str
     integration: str
+    group_key: str
+    group_labels: dict[str, str]
     status: Literal["firing", "resolved"]
-    alert: Alert
+    alerts: tuple[Alert, ...]
+    news: str
     state: State
     reason: str
     detail: str
@@ -34,20 +43,25 @@ class Entry:
     created_at_ms: int
 
     def notification(self, origin: Origin) -> Notification:
-        """The message of this row: one group per alert.
+        """The message of this row.
 
         External labels come in here, not in the outbox: its rows are found again by the labels
         that rules gave, which a dry-run gives too.
         """
-        alert = replace(self.alert, labels=origin.labelled(self.alert.labels))
+        alerts = tuple(
+            replace(alert, labels=origin.labelled(alert.labels)) for alert in self.alerts
+        )
         return Notification(
             id=self.id,
             receiver=self.receiver,
             status=self.status,
-            group_labels=alert.labels.to_dict(),
-            alerts=(alert,),
+            group_labels=self.group_labels,
+            alerts=alerts,
             attempt=self.attempts + 1,
             origin=origin,
+            group_key_text=self.group_key,
+            reason=self.news,
+            possible_repeat=self.attempts > 0,
         )
 
 
@@ -60,15 +74,19 @@ class Backlog:
     failed: int
 
 
-def entry_of(row: tuple[str, str, str, str, str, str, str, str, int, int]) -> Entry:
+def entry_of(row: tuple[Any, ...]) -> Entry:
     """The entry of a row that was selected by COLUMNS."""
-    identity, receiver, integration, status, alert, state, reason, detail, attempts, created = row
+    *names, group_labels, status, alerts, news, state, reason, detail, attempts, created = row
+    identity, receiver, integration, group_key = names
     return Entry(
         identity,
         receiver,
         integration,
+        group_key,
+        json.loads(group_labels),
         "resolved" if status == "resolved" else "firing",
-        alert_from_json(json.loads(alert)),
+        tuple(alert_from_json(alert) for alert in json.loads(alerts)),
+        news,
         "failed" if state == "failed" else "delivered" if state == "delivered" else "pending",
         reason,
         detail,

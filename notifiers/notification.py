@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from engine.alerts.alert import AlertState
-from engine.alerts.fingerprint import fingerprint
 from engine.labels import Labels
 from notifiers.origin import Origin
 
@@ -68,12 +66,3 @@ def status_of(alert: Alert) -> Status:
 def fired_at_ms(alert: Alert) -> int:
     """When receivers are told that it began."""
     return alert.active_at_ms if alert.fired_at_ms is None else alert.fired_at_ms
-
-
-def message_id(alert: Alert, integration: str) -> str:
-    """32 hex digits: the same transition for the same integration always has the same id.
-
-    A receiver that sees an id twice has been sent a repeat.
-    """
-    parts = (fingerprint(alert.labels), str(fired_at_ms(alert)), status_of(alert), integration)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

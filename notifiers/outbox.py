@@ -1,7 +1,7 @@
 """The outbox: what is to be sent, in state.db beside the alert state it belongs to.
 
-One row per alert transition and integration. A row is `pending` until the receiver has taken it
-(`delivered`) or it is given up (`failed`, which stays visible for a week).
+One row per message of a group to an integration. A row is `pending` until the receiver has taken
+it (`delivered`) or it is given up (`failed`, which stays visible for a week).
 """
 
 from __future__ import annotations
@@ -13,32 +13,31 @@ from typing import TYPE_CHECKING
 
 from engine.alerts.encoding import alert_to_json
 from engine.alerts.fingerprint import fingerprint
+from notifiers.dispatch.group import is_firing
 from notifiers.entry import COLUMNS, Backlog, entry_of
-from notifiers.notification import fired_at_ms, message_id, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from engine.alerts.alert import Alert
+    from notifiers.dispatch.dispatcher import Message
     from notifiers.entry import Entry, State
 
 BUSY_SECONDS = 30.0
 KEPT_MS = 7 * 86_400_000
-# A firing that was delivered is kept until its resolution, which is owed; but not for ever.
-OWED_MS = 90 * 86_400_000
 # No wait is ever as long: a row that seems to have one was written before the clock was set back.
 LONGEST_WAIT_MS = 2 * 3_600_000
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS notify_outbox (
+CREATE TABLE IF NOT EXISTS notify_message (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
     receiver TEXT NOT NULL,
     integration TEXT NOT NULL,
-    fingerprint TEXT NOT NULL,
-    fired_at_ms INTEGER NOT NULL,
+    group_key TEXT NOT NULL,
+    group_labels TEXT NOT NULL,
     status TEXT NOT NULL CHECK (status IN ('firing', 'resolved')),
-    alert TEXT NOT NULL,
+    alerts TEXT NOT NULL,
+    news TEXT NOT NULL,
     state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'delivered', 'failed')),
     reason TEXT NOT NULL DEFAULT '',
     detail TEXT NOT NULL DEFAULT '',
@@ -47,20 +46,28 @@ CREATE TABLE IF NOT EXISTS notify_outbox (
     next_attempt_ms INTEGER NOT NULL,
     finished_at_ms INTEGER
 );
-CREATE INDEX IF NOT EXISTS notify_outbox_next
-    ON notify_outbox (integration, sequence) WHERE state = 'pending';
-CREATE INDEX IF NOT EXISTS notify_outbox_open
-    ON notify_outbox (receiver, state, created_at_ms) WHERE state != 'delivered';
-CREATE INDEX IF NOT EXISTS notify_outbox_alert ON notify_outbox (fingerprint, fired_at_ms);
+CREATE INDEX IF NOT EXISTS notify_message_next
+    ON notify_message (integration, sequence) WHERE state = 'pending';
+CREATE INDEX IF NOT EXISTS notify_message_open
+    ON notify_message (receiver, state, created_at_ms) WHERE state != 'delivered';
+CREATE INDEX IF NOT EXISTS notify_message_group
+    ON notify_message (integration, group_key) WHERE state = 'pending';
+-- Alerts that a message told of which was given up; the dispatcher takes them out of its log.
+CREATE TABLE IF NOT EXISTS notify_refused (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    integration TEXT NOT NULL,
+    group_key TEXT NOT NULL,
+    fingerprints TEXT NOT NULL
+);
 """
 
-# The oldest row that is due and has no earlier row of its own alert in front of it.
+# The oldest row that is due and has no earlier row of its own group in front of it.
 _DUE = f"""
-SELECT {COLUMNS} FROM notify_outbox AS own
+SELECT {COLUMNS} FROM notify_message AS own
 WHERE integration = :key AND state = 'pending'
   AND next_attempt_ms NOT BETWEEN :now + 1 AND :now + :longest AND NOT EXISTS (
-    SELECT 1 FROM notify_outbox AS earlier
-    WHERE earlier.fingerprint = own.fingerprint AND earlier.integration = own.integration
+    SELECT 1 FROM notify_message AS earlier
+    WHERE earlier.group_key = own.group_key AND earlier.integration = own.integration
       AND earlier.state = 'pending' AND earlier.sequence < own.sequence)
 ORDER BY sequence LIMIT 1
 """  # noqa: S608 - a constant
@@ -71,70 +78,54 @@ def create_tables(connection: sqlite3.Connection) -> None:
     connection.executescript(_SCHEMA)
 
 
-def add_firing(
-    connection: sqlite3.Connection,
-    alert: Alert,
-    receiver: str,
-    integrations: Sequence[str],
-    now_ms: int,
-) -> None:
-    """Owe the alert to a receiver's integrations. Adding the same transition again does nothing."""
-    for integration in integrations:
-        _insert(connection, alert, receiver, integration, now_ms)
+def add(connection: sqlite3.Connection, message: Message, now_ms: int) -> None:
+    """Owe a message to its integration. Adding the same one again does nothing.
 
-
-def add_resolved(
-    connection: sqlite3.Connection, alert: Alert, wanted: Mapping[str, bool], now_ms: int
-) -> None:
-    """Owe the resolution to each integration that was told of the firing, or still will be.
-
-    `wanted`: the integrations that there are and whether each wants to hear of ends
-    (`send_resolved`). One that does not gets a row that counts as done; for one that is no
-    longer configured the row has failed at once.
+    Of an integration that is not configured any more it has failed at once.
     """
-    rows = connection.execute(
-        "SELECT receiver, integration FROM notify_outbox WHERE fingerprint = ? AND fired_at_ms = ?"
-        " AND status = 'firing' AND state != 'failed' ORDER BY sequence",
-        (fingerprint(alert.labels), fired_at_ms(alert)),
-    ).fetchall()
-    for receiver, integration in rows:
-        if integration not in wanted:
-            _insert(connection, alert, receiver, integration, now_ms, "failed", "receiver_removed")
-        else:
-            state: State = "pending" if wanted[integration] else "delivered"
-            _insert(connection, alert, receiver, integration, now_ms, state)
-
-
-def _insert(
-    connection: sqlite3.Connection,
-    alert: Alert,
-    receiver: str,
-    integration: str,
-    now_ms: int,
-    state: State = "pending",
-    reason: str = "",
-) -> None:
-    finished = None if state == "pending" else now_ms
+    status = "firing" if any(map(is_firing, message.alerts)) else "resolved"
     connection.execute(
-        "INSERT OR IGNORE INTO notify_outbox (id, receiver, integration, fingerprint, fired_at_ms,"
-        " status, alert, state, reason, created_at_ms, next_attempt_ms, finished_at_ms)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR IGNORE INTO notify_message (id, receiver, integration, group_key, group_labels,"
+        " status, alerts, news, state, reason, created_at_ms, next_attempt_ms, finished_at_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            message_id(alert, integration), receiver, integration, fingerprint(alert.labels),
-            fired_at_ms(alert), status_of(alert), json.dumps(alert_to_json(alert)), state, reason,
-            now_ms, now_ms, finished,
+            message.id, message.receiver, message.integration, message.group_key,
+            json.dumps(message.group_labels), status,
+            json.dumps([alert_to_json(alert) for alert in message.alerts]), message.reason,
+            *(("failed", "receiver_removed") if message.is_removed else ("pending", "")),
+            now_ms, now_ms, now_ms if message.is_removed else None,
         ),
     )  # fmt: skip
+
+
+def refused(connection: sqlite3.Connection) -> list[tuple[int, str, str, frozenset[str]]]:
+    """(sequence, group key, integration, fingerprints) of what messages told that were given up."""
+    rows = connection.execute(
+        "SELECT sequence, group_key, integration, fingerprints FROM notify_refused"
+        " ORDER BY sequence"
+    )
+    return [(number, group, key, frozenset(json.loads(told))) for number, group, key, told in rows]
+
+
+def drop_refused(connection: sqlite3.Connection, sequence: int) -> None:
+    """They are out of the notification log."""
+    connection.execute("DELETE FROM notify_refused WHERE sequence <= ?", (sequence,))
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """A thread's own connection. Raises sqlite3.Error."""
+    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    # A receiver that has taken a message must not get it again after a power cut either.
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
 
 
 class Outbox:
     """One thread's view of the outbox: a connection of its own."""
 
     def __init__(self, path: str) -> None:
-        self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        # A receiver that has taken a message must not get it again after a power cut either.
-        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection = connect(path)
 
     def create(self) -> None:
         """Make the tables if they are missing."""
@@ -153,7 +144,7 @@ class Outbox:
     def next_due_ms(self, integration: str) -> int | None:
         """When the earliest pending row may be tried; None when nothing is pending."""
         (due_ms,) = self._connection.execute(
-            "SELECT min(next_attempt_ms) FROM notify_outbox"
+            "SELECT min(next_attempt_ms) FROM notify_message"
             " WHERE integration = ? AND state = 'pending'",
             (integration,),
         ).fetchone()
@@ -166,29 +157,43 @@ class Outbox:
     def retry(self, entry: Entry, at_ms: int, reason: str, detail: str) -> None:
         """It was not taken; try again at `at_ms`."""
         self._connection.execute(
-            "UPDATE notify_outbox SET attempts = attempts + 1, next_attempt_ms = ?, reason = ?,"
+            "UPDATE notify_message SET attempts = attempts + 1, next_attempt_ms = ?, reason = ?,"
             " detail = ? WHERE id = ?",
             (at_ms, reason, detail, entry.id),
         )
 
     def fail(self, entry: Entry, reason: str, detail: str, now_ms: int) -> int:
-        """Give it up; a firing takes the resolution of the same alert with it.
+        """Give it up; it takes the resolutions with it that only it would have made sense of.
 
-        Returns how many rows failed. A receiver that never heard of the firing is not owed its
-        end.
+        Returns how many rows failed. A receiver that never heard that an alert fires is not owed
+        its end.
         """
+        unheard = {fingerprint(alert.labels) for alert in entry.alerts if is_firing(alert)}
         with self._transaction():
             self._finish(entry.id, "failed", reason, detail, now_ms)
-            if entry.status != "firing":
+            if not unheard:
                 return 1
-            cursor = self._connection.execute(
-                "UPDATE notify_outbox SET state = 'failed', reason = 'firing_not_delivered',"
-                " finished_at_ms = ? WHERE integration = ? AND state = 'pending'"
-                " AND status = 'resolved' AND (fingerprint, fired_at_ms) ="
-                " (SELECT fingerprint, fired_at_ms FROM notify_outbox WHERE id = ?)",
-                (now_ms, entry.integration, entry.id),
+            self._connection.execute(
+                "INSERT INTO notify_refused (integration, group_key, fingerprints)"
+                " VALUES (?, ?, ?)",
+                (entry.integration, entry.group_key, json.dumps(sorted(unheard))),
             )
-            return 1 + cursor.rowcount
+            later = self._connection.execute(
+                f"SELECT {COLUMNS} FROM notify_message WHERE integration = ? AND group_key = ?"  # noqa: S608 - a constant
+                " AND state = 'pending' AND status = 'resolved'",
+                (entry.integration, entry.group_key),
+            ).fetchall()
+            lost = [
+                row.id
+                for row in map(entry_of, later)
+                if {fingerprint(alert.labels) for alert in row.alerts} <= unheard
+            ]
+            self._connection.executemany(
+                "UPDATE notify_message SET state = 'failed', reason = 'firing_not_delivered',"
+                " finished_at_ms = ? WHERE id = ?",
+                [(now_ms, identity) for identity in lost],
+            )
+            return 1 + len(lost)
 
     def abandon_others(self, integrations: Sequence[str], now_ms: int) -> list[tuple[str, int]]:
         """Fail what is pending for integrations that the configuration no longer has.
@@ -199,11 +204,11 @@ class Outbox:
         where = f"state = 'pending' AND integration NOT IN ({marks})"
         with self._transaction():
             gone = self._connection.execute(
-                f"SELECT receiver, count(*) FROM notify_outbox WHERE {where} GROUP BY receiver",  # noqa: S608 - question marks only
+                f"SELECT receiver, count(*) FROM notify_message WHERE {where} GROUP BY receiver",  # noqa: S608 - question marks only
                 tuple(integrations),
             ).fetchall()
             self._connection.execute(
-                "UPDATE notify_outbox SET state = 'failed', reason = 'receiver_removed',"  # noqa: S608 - question marks only
+                "UPDATE notify_message SET state = 'failed', reason = 'receiver_removed',"  # noqa: S608 - question marks only
                 f" finished_at_ms = ? WHERE {where}",
                 (now_ms, *integrations),
             )
@@ -214,33 +219,28 @@ class Outbox:
         rows = self._connection.execute(
             "SELECT receiver, sum(state = 'pending'),"
             " min(CASE WHEN state = 'pending' THEN created_at_ms END), sum(state = 'failed')"
-            " FROM notify_outbox WHERE state != 'delivered' GROUP BY receiver"
+            " FROM notify_message WHERE state != 'delivered' GROUP BY receiver"
         )
         return {receiver: Backlog(*counts) for receiver, *counts in rows}
 
     def entries(self, state: State, limit: int = 1000) -> list[Entry]:
         """Rows of a state, oldest first; `limit` -1: all."""
         rows = self._connection.execute(
-            f"SELECT {COLUMNS} FROM notify_outbox WHERE state = ? ORDER BY sequence LIMIT ?",  # noqa: S608 - a constant
+            f"SELECT {COLUMNS} FROM notify_message WHERE state = ? ORDER BY sequence LIMIT ?",  # noqa: S608 - a constant
             (state, limit),
         )
         return [entry_of(row) for row in rows]
 
     def prune(self, now_ms: int) -> None:
-        """Forget what is done and past its time; a firing whose resolution is owed stays."""
+        """Forget what is done and past its time."""
         self._connection.execute(
-            "DELETE FROM notify_outbox WHERE state != 'pending' AND finished_at_ms < ?"
-            " AND (state = 'failed' OR status = 'resolved' OR finished_at_ms < ? OR EXISTS ("
-            "  SELECT 1 FROM notify_outbox AS later WHERE later.status = 'resolved'"
-            "  AND later.fingerprint = notify_outbox.fingerprint"
-            "  AND later.fired_at_ms = notify_outbox.fired_at_ms"
-            "  AND later.integration = notify_outbox.integration AND later.state != 'pending'))",
-            (now_ms - KEPT_MS, now_ms - OWED_MS),
+            "DELETE FROM notify_message WHERE state != 'pending' AND finished_at_ms < ?",
+            (now_ms - KEPT_MS,),
         )
 
     def _finish(self, identity: str, state: State, reason: str, detail: str, now_ms: int) -> None:
         self._connection.execute(
-            "UPDATE notify_outbox SET state = ?, reason = ?, detail = ?, finished_at_ms = ?,"
+            "UPDATE notify_message SET state = ?, reason = ?, detail = ?, finished_at_ms = ?,"
             " attempts = attempts + 1 WHERE id = ?",
             (state, reason, detail, now_ms, identity),
         )

@@ -91,6 +91,8 @@ class Worker:
     def __init__(self, integration: Integration, state_path: str, options: SendOptions) -> None:
         self.integration = integration
         self.counters = Counters()
+        # Called when a message was given up: who it told of nothing is owed nothing.
+        self.on_refused: Callable[[], None] = _nothing
         self._path = state_path
         self._options = options
         self._failures_in_a_row = 0
@@ -162,6 +164,7 @@ class Worker:
             logger.error("notification %s to %s given up: %s", entry.id, where, error)
             detail = f"{error.reason}: {error}"
             self._insist(lambda: self._count_failed(outbox, entry, reason, detail, now_ms))
+            self.on_refused()
             if error.permanent:
                 return
         self._failures_in_a_row += 1
@@ -222,3 +225,7 @@ class Worker:
     def _rest(self, seconds: float) -> None:
         with self._condition:
             self._condition.wait_for(lambda: self._stopping or self._woken, seconds)
+
+
+def _nothing() -> None:
+    pass

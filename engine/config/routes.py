@@ -43,7 +43,7 @@ class RouteReader:
     required: bool = False
 
     def read(self, root: Mapping) -> RouteConfig | None:
-        """The root route; a lone receiver needs none. Problems are reported."""
+        """The root route; None where a lone receiver needs none. Problems are reported."""
         entry = root.get("route")
         if entry is None or (isinstance(entry.value, Scalar) and entry.value.null):
             return self._without_a_route(root)
@@ -61,9 +61,7 @@ class RouteReader:
             hint = f"such as 'route: {{receiver: {names[0] if names else 'oncall'}}}'"
             self.report.add(span, "an alertmanager.yml needs a 'route'", hint, "route")
             return None
-        if len(names) == 1:
-            return RouteConfig(receiver=names[0])
-        if names:
+        if len(names) > 1:
             entry = root.get("receivers")
             span = root.span if entry is None else entry.key.span
             message = "several receivers and no 'route' that names one"

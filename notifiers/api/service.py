@@ -11,7 +11,6 @@ from notifiers.api.original import original
 from notifiers.api.sources import AlertTable
 from notifiers.api.status import Status
 from notifiers.origin import Origin
-from notifiers.routing.tree import Route, build_tree
 from notifiers.silences.store import Silences
 from rules.errors import StallwatchError
 
@@ -21,15 +20,19 @@ if TYPE_CHECKING:
     from engine.alerts.alert import Alert, Suppression
     from engine.config.model import Config
     from engine.http.message import Handler
+    from notifiers.routing.tree import Route
 
 
 class SilenceService:
     """What `engine.protocols.Delivery` owes of silences and API. `clock`: unix milliseconds.
 
+    `root`: the routing tree.
     Raises StallwatchError when the database cannot be opened.
     """
 
-    def __init__(self, config: Config, state_path: str, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, config: Config, root: Route, state_path: str, clock: Callable[[], int]
+    ) -> None:
         try:
             self.silences = Silences(state_path)
         except sqlite3.Error as error:
@@ -39,10 +42,7 @@ class SilenceService:
         self._clock = clock
         self._status = Status(clock(), original(config))
         self._receivers = tuple(one.name for one in config.receivers)
-        routes = [Route(receiver, group_by=None) for receiver in self._receivers]
-        if config.route is not None:
-            routes = [build_tree(config.route)]
-        self._table = AlertTable(tuple, tuple(routes), self.silences, clock, Origin.of(config))
+        self._table = AlertTable(tuple, (root,), self.silences, clock, Origin.of(config))
 
     def suppression(self, alert: Alert) -> Suppression:
         """What keeps notifications of an alert back now."""

@@ -166,7 +166,9 @@ def _record(entry: Entry) -> dict[str, object]:
         "receiver": entry.receiver,
         "integration": entry.integration,
         "status": entry.status,
-        "labels": entry.alert.labels.to_dict(),
+        "group": entry.group_key,
+        "alerts": [alert.labels.to_dict() for alert in entry.alerts],
+        "news": entry.news,
         "created_at": entry.created_at_ms / 1000,
         "attempts": entry.attempts,
         "reason": entry.reason,
@@ -175,9 +177,11 @@ def _record(entry: Entry) -> dict[str, object]:
 
 
 def _line(entry: Entry) -> str:
-    name = inert(entry.alert.labels.get("alertname"))
-    task = inert(entry.alert.labels.get("task_id"))
-    what = f"{entry.status} {name}{task and f' {task}'}"
+    first, *others = entry.alerts
+    name = inert(first.labels.get("alertname"))
+    task = inert(first.labels.get("task_id"))
+    more = f" and {len(others)} more" if others else ""
+    what = f"{entry.status} {name}{task and f' {task}'}{more}"
     said = f"{entry.reason}{entry.detail and f' ({inert(entry.detail)})'}" or "not tried yet"
     return (
         f"{format_rfc3339(entry.created_at_ms)}  {entry.integration}  {what}  "

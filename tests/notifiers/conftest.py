@@ -20,7 +20,7 @@ from notifiers.delivery import OutboxDelivery
 from notifiers.integrations import integrations
 from notifiers.origin import Origin
 from notifiers.outbox import Outbox
-from notifiers.pipeline import Pipeline
+from notifiers.routing.plan import Plan, everybody
 from notifiers.worker import SendOptions
 
 if TYPE_CHECKING:
@@ -199,6 +199,14 @@ class Agent:
             time.sleep(0.02)
         raise AssertionError(f"{name} is {self.sample(name, **labels)}, not {value}")
 
+    def await_rows(self, state: State, expected: list[tuple[str, str, str]]) -> None:
+        """Wait until the rows of a state are these."""
+        for _ in range(int(PATIENCE / 0.02)):
+            if self.rows(state) == expected:
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"{self.rows(state)} are not {expected}")
+
     def sample(self, name: str, **labels: str) -> float:
         return sum(
             value
@@ -216,8 +224,9 @@ def make_agent(tmp_path: Path) -> Iterator[Callable[..., Agent]]:
         path = str(tmp_path / name)
         quick = Backoff(base_seconds=0.01, cap_seconds=0.05)
         options = SendOptions(quick, origin=Origin.of(config))
-        pipeline = Pipeline(tuple(receiver.name for receiver in config.receivers))
-        delivery = OutboxDelivery(integrations(config), pipeline, path, options)
+        names = [receiver.name for receiver in config.receivers]
+        plan = Plan(everybody(names, interval_ms=50))
+        delivery = OutboxDelivery(integrations(config), plan, path, options)
         agents.append(Agent(delivery, path))
         if start:
             delivery.start()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.cli.main import main
-from notifiers.outbox import Outbox, add_firing
+from notifiers.dispatch.dispatcher import Message
+from notifiers.outbox import Outbox, add
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,9 +118,12 @@ def test_thousands_that_wait_for_one_receiver_do_not_hide_another_ones(
     path = tmp_path / "state.db"
     Outbox(str(path)).create()
     with sqlite3.connect(path) as connection:
+        alert = support.firing()
         for number in range(1_100):
-            add_firing(connection, support.firing(), "mail", [f"mail/email/{number}"], 0)
-        add_firing(connection, support.firing(), "oncall", ["oncall/webhook/0"], 0)
+            key = f"mail/email/{number}"
+            add(connection, Message(key, "mail", key, "{}", {}, (alert,), "new alerts added"), 0)
+        key = "oncall/webhook/0"
+        add(connection, Message("own", "oncall", key, "{}", {}, (alert,), "new alerts added"), 0)
     command = ["notify", "pending", "--config", config, "--state", str(tmp_path)]
     assert main([*command, "--receiver", "oncall"]) == 0
     assert "oncall/webhook/0" in capsys.readouterr().out

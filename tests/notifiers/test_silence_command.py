@@ -16,6 +16,7 @@ from engine.http.message import Response
 from engine.http.server import serve
 from notifiers.api.service import SilenceService
 from notifiers.cli.silence import login_name
+from notifiers.routing.plan import everybody
 from notifiers.silences.store import Silences
 from notifiers.worker import unix_ms
 
@@ -44,7 +45,7 @@ def serving(handlers: dict[str, Handler]) -> Any:
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[str]:
     """The URL of an agent without alerts."""
-    service = SilenceService(Config(node="n1"), str(tmp_path / "state.db"), unix_ms)
+    service = SilenceService(Config(node="n1"), everybody([]), str(tmp_path / "state.db"), unix_ms)
     server = serving(dict(service.mounted(list)))
     yield server.url
     server.stop()

@@ -14,6 +14,7 @@ from engine.http.message import Request
 from engine.labels import Labels
 from notifiers.api.service import SilenceService
 from notifiers.delivery import open_delivery
+from notifiers.routing.plan import Plan
 from notifiers.silences.silence import Silence
 from rules.errors import StallwatchError
 
@@ -36,7 +37,9 @@ def test_firing_alerts_show_with_the_labels_that_are_sent_and_their_silences(
     tmp_path: Path, support: Any, api: Any
 ) -> None:
     config = config_of(external_labels={"cluster": "a"}, route=RouteConfig(receiver="oncall"))
-    service = SilenceService(config, str(tmp_path / "state.db"), lambda: support.now_ms)
+    service = SilenceService(
+        config, Plan.of(config).root, str(tmp_path / "state.db"), lambda: support.now_ms
+    )
     alert = support.firing(rank="1")
     pending = replace(support.firing(rank="2"), state=AlertState.PENDING)
     handler = service.mounted(lambda: [alert, pending])["/api/v2/"]
@@ -67,8 +70,9 @@ def test_an_alert_is_in_a_group_of_each_route_that_it_takes(tmp_path: Path, supp
     )
     route = RouteConfig(receiver="oncall", group_by=("alertname",), routes=below)
     alerts = [support.firing(rank="1"), support.firing(rank="2")]
+    config = config_of(route=route)
     service = SilenceService(
-        config_of(route=route), str(tmp_path / "state.db"), lambda: support.now_ms
+        config, Plan.of(config).root, str(tmp_path / "state.db"), lambda: support.now_ms
     )
     handler = service.mounted(lambda: alerts)["/api/v2/"]
     told = {
@@ -87,7 +91,9 @@ def test_an_alert_is_in_a_group_of_each_route_that_it_takes(tmp_path: Path, supp
 
 
 def test_without_a_route_every_receiver_is_told(tmp_path: Path, support: Any) -> None:
-    service = SilenceService(config_of(), str(tmp_path / "state.db"), lambda: support.now_ms)
+    service = SilenceService(
+        config_of(), Plan.of(config_of()).root, str(tmp_path / "state.db"), lambda: support.now_ms
+    )
     handler = service.mounted(lambda: [support.firing()])["/api/v2/"]
     (shown,) = body(handler, "/api/v2/alerts")
     assert shown["receivers"] == [{"name": "oncall"}, {"name": "quiet"}]
@@ -106,7 +112,9 @@ def test_an_alert_matches_silences_by_its_external_labels_only_where_it_has_none
     tmp_path: Path, support: Any
 ) -> None:
     config = config_of(external_labels={"cluster": "a"})
-    service = SilenceService(config, str(tmp_path / "state.db"), lambda: support.now_ms)
+    service = SilenceService(
+        config, Plan.of(config).root, str(tmp_path / "state.db"), lambda: support.now_ms
+    )
     made = service.silences.add(
         Silence("", support.matchers('cluster="a"'), 0, support.now_ms + 1000), support.now_ms
     )
@@ -118,4 +126,4 @@ def test_an_alert_matches_silences_by_its_external_labels_only_where_it_has_none
 
 def test_a_database_that_cannot_be_opened_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(StallwatchError, match="cannot be used as outbox or for silences"):
-        SilenceService(config_of(), str(tmp_path), lambda: 0)
+        SilenceService(config_of(), Plan.of(config_of()).root, str(tmp_path), lambda: 0)

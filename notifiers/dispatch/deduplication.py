@@ -1,0 +1,101 @@
+"""Whether a group has news for an integration, and which: `decide`.
+
+Source: `DedupStage.needsUpdate` in notify/notify.go of Alertmanager, with one difference: what
+was resolved is told to whoever was told that it fired, and to nobody else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from notifiers.dispatch.log import LogEntry
+from rules.slotted import dataclass, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+# The words of Alertmanager's `notification_reason`.
+Reason: TypeAlias = Literal[
+    "first notification",
+    "new alerts added",
+    "some alerts resolved",
+    "all alerts resolved",
+    "repeat interval elapsed",
+]
+# How long Alertmanager keeps its log (`--data.retention`).
+RETENTION_MS = 120 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What to tell: fingerprints, why, and the log's entry once it is told.
+
+    `silent`: nothing is sent, as the integration does not ask for resolutions; the entry is
+    written all the same.
+    """
+
+    reason: Reason
+    firing: frozenset[str]
+    resolved: frozenset[str]
+    entry: LogEntry
+    silent: bool = False
+
+
+def decide(
+    entry: LogEntry | None,
+    firing: AbstractSet[str],
+    resolved: AbstractSet[str],
+    *,
+    now_ms: int,
+    repeat_ms: int,
+    send_resolved: bool = True,
+) -> News | None:
+    """The news in a group's alerts that are not muted; None: there are none.
+
+    An entry that has expired is as good as none, but what it owes is still owed.
+    """
+    before = entry or LogEntry(0, 0)
+    known = before if entry is not None and now_ms < entry.expires_ms else None
+    over = frozenset(resolved & before.told)
+    reason = _reason(known, firing, over, now_ms, repeat_ms, send_resolved=send_resolved)
+    if reason is None and over:
+        # It does not ask for resolutions, and the rest is no news: nothing is owed any more.
+        settled = replace(before, told=before.told - over)
+        return News("some alerts resolved", frozenset(), frozenset(), settled, silent=True)
+    if reason is None:
+        return None
+    after = LogEntry(
+        sent_ms=now_ms,
+        expires_ms=now_ms + min(RETENTION_MS, 2 * repeat_ms),
+        firing=frozenset(firing),
+        told=(before.told | firing) - over,
+    )
+    shown = over if send_resolved else frozenset[str]()
+    return News(reason, frozenset(firing), shown, after, silent=not firing and not shown)
+
+
+def _reason(
+    known: LogEntry | None,
+    firing: AbstractSet[str],
+    over: AbstractSet[str],
+    now_ms: int,
+    repeat_ms: int,
+    *,
+    send_resolved: bool,
+) -> Reason | None:
+    if not firing:
+        return "all alerts resolved" if over else None
+    if known is None:
+        return "first notification"
+    if not firing <= known.firing:
+        return "new alerts added"
+    if over and send_resolved:
+        return "some alerts resolved"
+    if known.sent_ms < now_ms - repeat_ms:
+        return "repeat interval elapsed"
+    return None
+
+
+def not_told(entry: LogEntry, refused: AbstractSet[str]) -> LogEntry:
+    """The entry when a message that told of these was given up: nothing is owed for them."""
+    return replace(entry, firing=entry.firing - refused, told=entry.told - refused)

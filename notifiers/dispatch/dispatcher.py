@@ -1,0 +1,308 @@
+"""The dispatcher: alerts go in, and when a group's time has come its messages come out. Pure.
+
+Live delivery and simulation drive the same one, by the clock or without one. Source of the rules:
+dispatch/dispatch.go and notify/notify.go of Alertmanager.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from typing import TYPE_CHECKING
+
+from engine.alerts.fingerprint import fingerprint
+from notifiers.dispatch.deduplication import decide
+from notifiers.dispatch.group import Group, Timer, group_names, is_firing
+from notifiers.notification import fired_at_ms
+from rules.slotted import dataclass, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from engine.alerts.alert import Alert
+    from engine.labels import Labels
+    from notifiers.dispatch.deduplication import News, Reason
+    from notifiers.dispatch.log import Key, LogEntry, NotificationLog
+    from notifiers.dispatch.muting import Muting
+    from notifiers.routing.tree import Route
+
+# Alertmanager looks for empty groups as often; an alert that comes sooner meets the old timer.
+EMPTY_GROUP_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Addressee:
+    """An integration: its key in the log and the outbox, and whether it asks for resolutions."""
+
+    key: str
+    send_resolved: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a group to one integration: firing alerts first, then resolved ones.
+
+    `id`: the same however often it is made of the same state; 32 hex digits. `is_removed`: the
+    integration is not configured any more, so that nobody can be told.
+    """
+
+    id: str
+    receiver: str
+    integration: str
+    group_key: str
+    group_labels: Mapping[str, str]
+    alerts: tuple[Alert, ...]
+    reason: Reason
+    is_removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """What a flush did.
+
+    `spoke`: groups that spoke for the first time or had news; of all others the timer alone moved,
+    which is nothing to remember. `gone`: ids of groups that have been empty. `settled`:
+    fingerprints of resolved alerts that are in no group any more.
+    """
+
+    messages: tuple[Message, ...]
+    spoke: tuple[Group, ...]
+    gone: tuple[str, ...]
+    settled: tuple[str, ...]
+
+
+class Dispatcher:
+    """See the module. Times are unix milliseconds. One thread uses it.
+
+    `addressees`: by receiver. `timers`: of groups that an earlier process had, by their id.
+    `keeps_owed` False: a resolution that is muted when its group speaks is dropped, as
+    Alertmanager does.
+    """
+
+    def __init__(
+        self,
+        root: Route,
+        addressees: Mapping[str, Sequence[Addressee]],
+        muting: Muting,
+        log: NotificationLog,
+        timers: Mapping[str, Timer] | None = None,
+        *,
+        keeps_owed: bool = True,
+    ) -> None:
+        self._root = root
+        self._addressees = addressees
+        self._muting = muting
+        self._log = log
+        self._timers = dict(timers or {})
+        self._keeps_owed = keeps_owed
+        self._groups: dict[str, Group] = {}
+        # By fingerprint, how many groups hold the alert.
+        self._held: dict[str, int] = {}
+        self._known = {to.key for each in addressees.values() for to in each}
+        # Resolutions for those to whom no route leads any more.
+        self._strays: list[Message] = []
+        # Resolved before anybody heard of them, since the last flush.
+        self._unheard: list[str] = []
+        # (next flush, id); an entry that is not its group's timer is passed over.
+        self._due: list[tuple[int, str]] = []
+
+    def take(self, alerts: Iterable[Alert], now_ms: int) -> list[Group]:
+        """Alerts that fire or are resolved; the groups that are new or whose timers moved."""
+        touched: dict[str, Group] = {}
+        for alert in alerts:
+            identity = fingerprint(alert.labels)
+            labels = self._muting.labelled(alert.labels)
+            self._muting.inhibitor.take(labels, fires=is_firing(alert))
+            groups = list(self._insert(identity, alert, labels, now_ms))
+            touched |= {group.id: group for group in groups}
+            strays = self._astray(identity, groups)
+            if is_firing(alert):
+                self._adopt(identity, groups, strays)
+            else:
+                self._strays += self._tell_strays(identity, alert, strays, now_ms)
+            if identity not in self._held:
+                self._unheard.append(identity)
+        return list(touched.values())
+
+    def next_ms(self) -> int | None:
+        """When the next group is due; None: there is none."""
+        while self._due:
+            due_ms, own = self._due[0]
+            group = self._groups.get(own)
+            if group is not None and group.timer.next_flush_ms == due_ms:
+                return due_ms
+            heapq.heappop(self._due)
+        return None
+
+    def flush(self, now_ms: int) -> Flushed:
+        """Let every group speak whose time has come."""
+        messages, self._strays = self._strays, []
+        spoke: list[Group] = []
+        gone: list[str] = []
+        settled, self._unheard = self._unheard, []
+        while (due_ms := self.next_ms()) is not None and due_ms <= now_ms:
+            group = self._groups[heapq.heappop(self._due)[1]]
+            if _is_abandoned(group, now_ms):
+                del self._groups[group.id]
+                self._log.forget(group.key, now_ms)
+                gone.append(group.id)
+                continue
+            first = not group.timer.flushed
+            group.flushed(now_ms)
+            heapq.heappush(self._due, (group.timer.next_flush_ms, group.id))
+            news = list(self._speak(group, now_ms))
+            messages += news
+            settled += self._settle(group, now_ms)
+            if first or news:
+                spoke.append(group)
+        return Flushed(tuple(messages), tuple(spoke), tuple(gone), tuple(settled))
+
+    def groups(self) -> Iterator[Group]:
+        """All that have alerts."""
+        return (group for group in self._groups.values() if group.alerts)
+
+    def _insert(self, identity: str, alert: Alert, sent: Labels, now_ms: int) -> Iterator[Group]:
+        for route in self._root.match(sent):
+            labels = route.group_labels(sent)
+            own, key = group_names(route, labels)
+            group = self._groups.get(own)
+            if group is None:
+                if not is_firing(alert) and not self._is_owed(key, route, identity):
+                    continue  # nobody here heard that it fired
+                group = self._groups[own] = self._begin(own, key, route, labels, now_ms)
+            before = group.timer
+            if identity not in group.alerts:
+                self._held[identity] = self._held.get(identity, 0) + 1
+            group.insert(identity, alert, now_ms)
+            if group.timer != before:
+                heapq.heappush(self._due, (group.timer.next_flush_ms, own))
+            yield group
+
+    def _led(self, groups: Iterable[Group]) -> list[Key]:
+        """Which group each integration hears of, of these."""
+        return [
+            (group.key, to.key)
+            for group in groups
+            for to in self._addressees.get(group.route.receiver, ())
+        ]
+
+    def _astray(self, identity: str, groups: Sequence[Group]) -> list[Key]:
+        """Who was told of an alert by a group that no route leads it to any more."""
+        owing = self._log.owing(identity)
+        return [key for key in owing if key not in self._led(groups)] if owing else []
+
+    def _adopt(self, identity: str, groups: Sequence[Group], strays: Iterable[Key]) -> None:
+        """Routes or labels have changed: who hears by another group now was told all the same."""
+        found = {integration: key for key, integration in self._led(groups)} if strays else {}
+        for group_key, integration in strays:
+            old = self._log.entry(group_key, integration)
+            if old is None or integration not in found:
+                continue
+            own, left = frozenset({identity}), old.told - {identity}
+            new = self._log.entry(found[integration], integration)
+            new = new or replace(old, firing=frozenset(), told=frozenset())
+            new = replace(new, firing=new.firing | own, told=new.told | own)
+            self._log.write(found[integration], integration, new)
+            old = replace(old, firing=old.firing - own, told=left)
+            self._log.write(group_key, integration, old)
+
+    def _tell_strays(
+        self, identity: str, alert: Alert, strays: Iterable[Key], now_ms: int
+    ) -> Iterator[Message]:
+        """The end of an alert for those whom no route tells of it any more."""
+        for group_key, integration in strays:
+            entry = self._log.entry(group_key, integration)
+            if entry is None:
+                continue
+            after = replace(entry, sent_ms=now_ms, told=entry.told - {identity})
+            self._log.write(group_key, integration, after)
+            parts = (group_key, integration, identity, str(alert.resolved_at_ms))
+            yield Message(
+                _digest(parts),
+                entry.receiver,
+                integration,
+                group_key,
+                dict(entry.group_labels),
+                (alert,),
+                "all alerts resolved",
+                is_removed=integration not in self._known,
+            )
+
+    def _begin(
+        self, own: str, key: str, route: Route, labels: Mapping[str, str], now_ms: int
+    ) -> Group:
+        timer = self._timers.pop(own, None)
+        longest_ms = max(route.group_wait_ms, route.group_interval_ms)
+        if timer is None or timer.next_flush_ms > now_ms + longest_ms:
+            # New; or the clock was set back, and nobody shall wait for it to come round again.
+            timer = Timer(now_ms + route.group_wait_ms, flushed=timer is not None)
+        heapq.heappush(self._due, (timer.next_flush_ms, own))
+        return Group(own, key, route, labels, timer)
+
+    def _speak(self, group: Group, now_ms: int) -> Iterator[Message]:
+        alerts = self._muting.heard(group.alerts, group.route, now_ms)
+        if not alerts:
+            return
+        firing = {key for key, alert in alerts.items() if is_firing(alert)}
+        resolved = alerts.keys() - firing
+        for to in self._addressees.get(group.route.receiver, ()):
+            entry = self._log.entry(group.key, to.key)
+            news = decide(
+                entry,
+                firing,
+                resolved,
+                now_ms=now_ms,
+                repeat_ms=group.route.repeat_interval_ms,
+                send_resolved=to.send_resolved,
+            )
+            if news is None:
+                continue
+            self._log.write(group.key, to.key, _whose(news.entry, group))
+            if not news.silent:
+                yield _message(group, to, news, alerts, 0 if entry is None else entry.sent_ms)
+
+    def _settle(self, group: Group, now_ms: int) -> Iterator[str]:
+        """Let go of resolved alerts that nobody is owed."""
+        resolved = [key for key, alert in group.alerts.items() if not is_firing(alert)]
+        for identity in resolved:
+            if self._keeps_owed and self._is_owed(group.key, group.route, identity):
+                continue
+            group.drop(identity, now_ms)
+            self._held[identity] -= 1
+            if not self._held[identity]:
+                del self._held[identity]
+                yield identity
+
+    def _is_owed(self, key: str, route: Route, identity: str) -> bool:
+        entries = (self._log.entry(key, to.key) for to in self._addressees.get(route.receiver, ()))
+        return any(entry is not None and identity in entry.told for entry in entries)
+
+
+def _is_abandoned(group: Group, now_ms: int) -> bool:
+    since = group.empty_since_ms
+    return not group.alerts and since is not None and now_ms - since >= EMPTY_GROUP_MS
+
+
+def _whose(entry: LogEntry, group: Group) -> LogEntry:
+    labels = tuple(sorted(group.labels.items()))
+    return replace(entry, group_labels=labels, receiver=group.route.receiver)
+
+
+def _message(
+    group: Group, to: Addressee, news: News, alerts: Mapping[str, Alert], before_ms: int
+) -> Message:
+    told = sorted(
+        (alerts[key] for key in news.firing | news.resolved),
+        key=lambda alert: (not is_firing(alert), fired_at_ms(alert), alert.labels),
+    )
+    parts = [group.key, to.key, str(before_ms)]
+    parts += [f"{key} {fired_at_ms(alerts[key])}" for key in sorted(news.firing)]
+    parts += [f"{key} {alerts[key].resolved_at_ms}" for key in sorted(news.resolved)]
+    labels = dict(group.labels)
+    return Message(
+        _digest(parts), group.route.receiver, to.key, group.key, labels, tuple(told), news.reason
+    )
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]

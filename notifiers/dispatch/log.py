@@ -1,0 +1,80 @@
+"""The notification log: what each integration was last told of each group.
+
+Sets of label hashes, not values (nflog/nflog.go in Alertmanager): a changed annotation is no news.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from rules.slotted import dataclass
+
+Key: TypeAlias = "tuple[str, str]"
+"""(group key, integration)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """The last message of a group to one integration, by fingerprints.
+
+    `firing`: what it said is firing. `told`: whatever the integration was told of as firing and not
+    as resolved since, in that message or before it: each is owed its resolution, also when it
+    is muted now and `firing` no longer has it. From `expires_ms` on the entry counts as
+    absent, except for what is owed. `group_labels` and `receiver` serve where no route leads to the
+    group any more.
+    """
+
+    sent_ms: int
+    expires_ms: int
+    firing: frozenset[str] = frozenset()
+    told: frozenset[str] = frozenset()
+    group_labels: tuple[tuple[str, str], ...] = ()
+    receiver: str = ""
+
+
+class NotificationLog:
+    """Entries by group key and integration, in memory. `changed`: keys written since `saved`."""
+
+    def __init__(self) -> None:
+        self.changed: set[Key] = set()
+        self._entries: dict[Key, LogEntry] = {}
+        self._integrations: dict[str, set[str]] = {}
+        self._owing: dict[str, set[Key]] = {}
+
+    def entry(self, group_key: str, integration: str) -> LogEntry | None:
+        """The newest, None before the first message."""
+        return self._entries.get((group_key, integration))
+
+    def write(self, group_key: str, integration: str, entry: LogEntry) -> None:
+        """Take the place of the one before."""
+        key = group_key, integration
+        self._replace(key, entry)
+        self._integrations.setdefault(group_key, set()).add(integration)
+
+    def owing(self, identity: str) -> list[Key]:
+        """Who was told that an alert fires, and not of its end."""
+        return sorted(self._owing.get(identity, ()))
+
+    def forget(self, group_key: str, now_ms: int) -> None:
+        """The group is gone: its entries that owe nothing and have expired may go too."""
+        for integration in list(self._integrations.get(group_key, ())):
+            entry = self._entries[group_key, integration]
+            if not entry.told and entry.expires_ms <= now_ms:
+                self._replace((group_key, integration), None)
+                self._integrations[group_key].discard(integration)
+
+    def saved(self) -> None:
+        """What changed is on the disk."""
+        self.changed.clear()
+
+    def _replace(self, key: Key, entry: LogEntry | None) -> None:
+        before = self._entries.pop(key, None)
+        for identity in before.told if before else ():
+            self._owing[identity].discard(key)
+            if not self._owing[identity]:
+                del self._owing[identity]
+        if entry is not None:
+            self._entries[key] = entry
+            for identity in entry.told:
+                self._owing.setdefault(identity, set()).add(key)
+        self.changed.add(key)

@@ -1,0 +1,167 @@
+"""The dispatcher's thread: alerts from state.db in, messages into the outbox.
+
+What a turn did is written in one transaction: a kill before it leaves the turn to be done again,
+with the same messages under the same ids; a kill after it leaves them in the outbox.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from typing import TYPE_CHECKING
+
+from notifiers import outbox
+from notifiers.dispatch import tables
+from notifiers.dispatch.deduplication import not_told
+from rules.slotted import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from notifiers.dispatch.dispatcher import Dispatcher, Flushed
+    from notifiers.dispatch.group import Group, Timer
+    from notifiers.dispatch.log import NotificationLog
+
+logger = logging.getLogger(__name__)
+
+IDLE_SECONDS = 60.0
+STORAGE_RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What a turn did, until it is on the disk. `sequence`: of the newest alert that it knew."""
+
+    sequence: int
+    groups: tuple[Group, ...]
+    flushed: Flushed
+
+
+class DispatchLoop:
+    """`step` does one turn; `start` runs turns in a thread.
+
+    `open_dispatcher`: makes the dispatcher of a log and the timers of an earlier process. `wake`:
+    called when messages were put into the outbox. `clock`: unix milliseconds.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        open_dispatcher: Callable[[NotificationLog, Mapping[str, Timer]], Dispatcher],
+        wake: Callable[[], None],
+        clock: Callable[[], int],
+    ) -> None:
+        self._path = path
+        self._open_dispatcher = open_dispatcher
+        self._wake_workers = wake
+        self._clock = clock
+        self._dispatcher: Dispatcher | None = None
+        self._log: NotificationLog | None = None
+        self._sequence = self._refused_up_to = 0
+        self._unsaved: _Turn | None = None
+        self._stopping = self._woken = False
+        self._condition = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="dispatcher", daemon=True)
+        # Held while a turn is made, and by who looks at the groups.
+        self.lock = threading.Lock()
+
+    @property
+    def dispatcher(self) -> Dispatcher | None:
+        """What there is to see of the groups, under `lock`; None before the first turn."""
+        return self._dispatcher
+
+    def start(self) -> None:
+        """Run in a thread of its own."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There are alerts, or somebody has changed a silence."""
+        with self._condition:
+            self._woken = True
+            self._condition.notify_all()
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Finish the turn under way, then end."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_seconds)
+
+    def step(self, connection: sqlite3.Connection) -> float:
+        """One turn; returns for how many seconds there is nothing to do. Raises sqlite3.Error."""
+        if self._unsaved is not None:
+            self._save(connection, self._unsaved)
+        now_ms = self._clock()
+        with self.lock:
+            dispatcher, log = self._opened(connection, now_ms)
+            self._take_refused(connection, log)
+            sequence, alerts = tables.alerts_since(connection, self._sequence)
+            touched = dispatcher.take(alerts, now_ms)
+            flushed = dispatcher.flush(now_ms)
+            self._sequence = sequence
+            due_ms = dispatcher.next_ms()
+        self._unsaved = _Turn(sequence, (*touched, *flushed.spoke), flushed)
+        self._save(connection, self._unsaved)
+        return IDLE_SECONDS if due_ms is None else min(IDLE_SECONDS, (due_ms - now_ms) / 1000)
+
+    def _opened(
+        self, connection: sqlite3.Connection, now_ms: int
+    ) -> tuple[Dispatcher, NotificationLog]:
+        if self._dispatcher is None or self._log is None:
+            self._log = tables.read_log(connection, now_ms)
+            self._dispatcher = self._open_dispatcher(self._log, tables.timers(connection))
+        return self._dispatcher, self._log
+
+    def _take_refused(self, connection: sqlite3.Connection, log: NotificationLog) -> None:
+        refused = outbox.refused(connection)
+        for _, group_key, integration, fingerprints in refused:
+            entry = log.entry(group_key, integration)
+            if entry is not None:
+                log.write(group_key, integration, not_told(entry, fingerprints))
+        self._refused_up_to = refused[-1][0] if refused else 0
+
+    def _save(self, connection: sqlite3.Connection, turn: _Turn) -> None:
+        log, flushed = self._log, turn.flushed
+        done = turn.groups or flushed.messages or flushed.gone or flushed.settled
+        if log is None or not (done or log.changed):
+            self._unsaved = None
+            return
+        now_ms = self._clock()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for message in flushed.messages:
+                outbox.add(connection, message, now_ms)
+            tables.save_log(connection, log)
+            tables.put_timers(connection, turn.groups)
+            tables.drop_timers(connection, flushed.gone)
+            tables.drop_alerts(connection, flushed.settled, turn.sequence)
+            outbox.drop_refused(connection, self._refused_up_to)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        log.saved()
+        self._unsaved = None
+        if flushed.messages:
+            self._wake_workers()
+
+    def _run(self) -> None:
+        connection: sqlite3.Connection | None = None
+        while self._go_on():
+            try:
+                connection = connection or outbox.connect(self._path)
+                seconds = self.step(connection)
+            except sqlite3.Error as error:
+                logger.warning("the dispatcher's tables cannot be used, trying again: %s", error)
+                seconds = STORAGE_RETRY_SECONDS
+            with self._condition:
+                self._condition.wait_for(lambda: self._stopping or self._woken, max(0.0, seconds))
+        if connection is not None:
+            connection.close()
+
+    def _go_on(self) -> bool:
+        with self._condition:
+            self._woken = False
+            return not self._stopping

@@ -1,0 +1,434 @@
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from engine.alerts.alert import Alert, AlertState
+from engine.alerts.fingerprint import fingerprint
+from engine.alerts.matchers import parse_matchers
+from engine.labels import Labels
+from notifiers.dispatch.dispatcher import Addressee, Dispatcher
+from notifiers.dispatch.log import NotificationLog
+from notifiers.dispatch.muting import Muting
+from notifiers.inhibition import TIER_RULE, Inhibitor, InhibitRule, Source
+from notifiers.routing.intervals import Intervals
+from notifiers.routing.tree import Route
+from notifiers.simulation import simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+START = 1_700_000_000_000
+
+
+def route(receiver: str = "ops", **changes: Any) -> Route:
+    """`group_by` None: each alert alone; times in seconds."""
+    settings: dict[str, Any] = {
+        "group_by": frozenset({"alertname"}),
+        "wait": 30,
+        "interval": 300,
+        "repeat": 3600,
+        "matchers": "",
+        "continue_": False,
+        "mute": (),
+        "active": (),
+        "routes": (),
+        "key": "{}",
+    } | changes
+    return Route(
+        receiver=receiver,
+        group_by=settings["group_by"],
+        group_wait_ms=settings["wait"] * 1000,
+        group_interval_ms=settings["interval"] * 1000,
+        repeat_interval_ms=settings["repeat"] * 1000,
+        matchers=parse_matchers(settings["matchers"]) if settings["matchers"] else (),
+        continue_=settings["continue_"],
+        mute_time_intervals=settings["mute"],
+        active_time_intervals=settings["active"],
+        routes=settings["routes"],
+        key=settings["key"],
+        id=settings["key"],
+    )
+
+
+def labels_of(text: str) -> Labels:
+    """`A/n1` is alert A of node n1; `A/n1 tier=2` has a label more."""
+    name, *more = text.split()
+    alert, _, node = name.partition("/")
+    return Labels({"alertname": alert, "node": node, **dict(each.split("=") for each in more)})
+
+
+def alert(text: str, seconds: float, *, over: bool = False, fired: float | None = None) -> Alert:
+    at_ms = START + round(seconds * 1000)
+    fired_ms = at_ms if fired is None else START + round(fired * 1000)
+    return Alert(
+        labels=labels_of(text),
+        annotations={},
+        state=AlertState.RESOLVED if over else AlertState.FIRING,
+        value=1.0,
+        active_at_ms=fired_ms,
+        fired_at_ms=fired_ms,
+        resolved_at_ms=at_ms if over else None,
+    )
+
+
+def events(*lines: str) -> list[tuple[int, list[Alert]]]:
+    """`30 +A/n1` fires 30 s after the start, `90 -A/n1` resolves."""
+    found = []
+    fired: dict[str, float] = {}
+    for line in lines:
+        when, _, what = line.partition(" ")
+        name, over = what[1:], what.startswith("-")
+        if not over:
+            fired[name] = float(when)
+        one = alert(name, float(when), over=over, fired=fired[name])
+        found.append((START + round(float(when) * 1000), [one]))
+    return found
+
+
+class Silences:
+    """One that matches an alert's name between two times, in seconds."""
+
+    def __init__(self, name: str, begin: float, end: float) -> None:
+        self.name, self.begin, self.end = name, begin, end
+
+    def current(self) -> Silences:
+        return self
+
+    def silencing(self, labels: Labels, now_ms: int) -> tuple[str, ...]:
+        within = self.begin <= (now_ms - START) / 1000 < self.end
+        return ("s1",) if within and labels.get("alertname") == self.name else ()
+
+
+class Nights:
+    """The interval `nights` holds between two times, in seconds."""
+
+    def __init__(self, begin: float, end: float) -> None:
+        self.begin, self.end = begin, end
+
+    def contains(self, names: Iterable[str], time_ms: int) -> tuple[str, ...]:
+        within = self.begin <= (time_ms - START) / 1000 < self.end
+        return tuple(name for name in names if within)
+
+
+def dispatcher(
+    root: Route,
+    *,
+    rules: Sequence[InhibitRule] = (),
+    silences: Silences | None = None,
+    times: Any = None,
+    log: NotificationLog | None = None,
+    addressees: dict[str, list[Addressee]] | None = None,
+    **settings: Any,
+) -> Dispatcher:
+    silences = silences or Silences("", 0, 0)
+    to = addressees or {name: [Addressee(name)] for name in ("ops", "web", "db")}
+    muting = Muting(Inhibitor(rules), times or Intervals(()), silences)
+    return Dispatcher(root, to, muting, log or NotificationLog(), **settings)
+
+
+def told(root: Route, *lines: str, until: float = 3000, **settings: Any) -> list[str]:
+    """A line a message: `30 ops: +A/n1 -A/n2 (some alerts resolved)`."""
+    end_ms = START + round(until * 1000)
+    found = []
+    for sent in simulate(dispatcher(root, **settings), events(*lines), end_ms):
+        parts = [
+            f"{'+' if each.resolved_at_ms is None else '-'}"
+            f"{each.labels.get('alertname')}/{each.labels.get('node')}"
+            for each in sent.message.alerts
+        ]
+        seconds = (sent.time_ms - START) / 1000
+        reason = sent.message.reason
+        found.append(f"{seconds:g} {sent.message.integration}: {' '.join(parts)} ({reason})")
+    return found
+
+
+def inhibits(source: str, target: str, *equal: str) -> InhibitRule:
+    return InhibitRule((Source(parse_matchers(source), equal),), parse_matchers(target))
+
+
+def test_a_group_waits_then_speaks_at_intervals_and_only_of_news() -> None:
+    assert told(
+        route(), "0 +A/n1", "10 +A/n2", "40 +A/n3", "400 -A/n1", "1000 -A/n2", "1000 -A/n3"
+    ) == [
+        "30 ops: +A/n1 +A/n2 (first notification)",
+        "330 ops: +A/n1 +A/n2 +A/n3 (new alerts added)",
+        "630 ops: +A/n2 +A/n3 -A/n1 (some alerts resolved)",
+        "1230 ops: -A/n2 -A/n3 (all alerts resolved)",
+    ]
+
+
+def test_a_repeat_comes_on_a_tick_after_the_repeat_interval() -> None:
+    # On the tick at 930 exactly 900 s have passed, which is not more.
+    assert told(route(repeat=900), "0 +A/n1", until=2500) == [
+        "30 ops: +A/n1 (first notification)",
+        "1230 ops: +A/n1 (repeat interval elapsed)",
+        "2430 ops: +A/n1 (repeat interval elapsed)",
+    ]
+
+
+def test_an_alert_that_fires_long_since_does_not_wait_for_its_new_group() -> None:
+    old = [(START + 100_000, [alert("A/n1", 100, fired=0)])]
+    (sent,) = simulate(dispatcher(route()), old, START + 200_000)
+    assert sent.time_ms == START + 100_000
+
+
+def test_what_fires_and_resolves_between_two_flushes_is_never_told() -> None:
+    assert told(route(), "0 +A/n1", "20 -A/n1") == []
+    assert told(route(), "0 +A/n1", "100 +A/n2", "200 -A/n2") == [
+        "30 ops: +A/n1 (first notification)"
+    ]
+
+
+def test_an_alert_that_comes_back_between_two_flushes_is_no_news() -> None:
+    assert told(route(), "0 +A/n1", "100 -A/n1", "200 +A/n1") == [
+        "30 ops: +A/n1 (first notification)"
+    ]
+
+
+def test_a_group_that_has_been_empty_waits_again() -> None:
+    assert told(route(), "0 +A/n1", "100 -A/n1", "1000 +A/n1") == [
+        "30 ops: +A/n1 (first notification)",
+        "330 ops: -A/n1 (all alerts resolved)",
+        "1030 ops: +A/n1 (new alerts added)",
+    ]
+
+
+def test_each_route_has_groups_and_times_of_its_own() -> None:
+    web = route("web", matchers='alertname="A"', continue_=True, wait=5, key='{}/{alertname="A"}')
+    db = route("db", matchers='node="n1"', wait=60, group_by=None, key='{}/{node="n1"}')
+    assert told(route(routes=(web, db)), "0 +A/n1", "1 +A/n2", "2 +B/n3", until=100) == [
+        "5 web: +A/n1 +A/n2 (first notification)",
+        "32 ops: +B/n3 (first notification)",
+        "60 db: +A/n1 (first notification)",
+    ]
+
+
+def test_a_source_inhibits_what_agrees_with_it_and_the_end_is_told_when_it_is_over() -> None:
+    rule = inhibits('alertname="Down"', 'alertname="Slow"', "node")
+    assert told(
+        route(),
+        "0 +Slow/n1", "0 +Slow/n2", "100 +Down/n1", "200 -Slow/n1", "1000 -Down/n1",
+        rules=[rule],
+    ) == [
+        "30 ops: +Slow/n1 +Slow/n2 (first notification)",
+        "130 ops: +Down/n1 (first notification)",
+        "1030 ops: -Down/n1 (all alerts resolved)",
+        # Slow/n1 ended while it was inhibited; who heard of it is told at the first tick after.
+        "1230 ops: +Slow/n2 -Slow/n1 (some alerts resolved)",
+    ]  # fmt: skip
+
+
+def test_an_alert_on_both_sides_is_not_inhibited_by_another_one_on_both_sides() -> None:
+    rule = inhibits('alertname=~"A|B"', 'alertname=~"A|C"')
+    # Of A and A neither silences the other, B silences A and C.
+    assert told(route(), "0 +A/n1", "0 +A/n2", rules=[rule]) == [
+        "30 ops: +A/n1 +A/n2 (first notification)"
+    ]
+    assert told(route(), "0 +A/n1", "0 +B/n2", "0 +C/n3", rules=[rule]) == [
+        "30 ops: +B/n2 (first notification)"
+    ]
+
+
+def test_labels_that_both_sides_lack_count_as_equal() -> None:
+    rule = inhibits('alertname="Down"', 'alertname="Slow"', "zone")
+    assert told(route(), "0 +Down/n1", "0 +Slow/n2", rules=[rule]) == [
+        "30 ops: +Down/n1 (first notification)"
+    ]
+
+
+def test_tier_2_keeps_tier_1_of_its_task_quiet_and_hands_back() -> None:
+    lines = (
+        "0 +Retransmits/n1 tier=1 task_id=job", "0 +Waits/n1 tier=2 task_id=job",
+        "0 +Retransmits/n2 tier=1 task_id=other", "0 +Retransmits/n3 tier=1",
+        "500 -Waits/n1 tier=2 task_id=job",
+    )  # fmt: skip
+    assert told(route(group_by=None), *lines, until=700, rules=[TIER_RULE]) == [
+        "30 ops: +Retransmits/n2 (first notification)",
+        "30 ops: +Retransmits/n3 (first notification)",
+        "30 ops: +Waits/n1 (first notification)",
+        "630 ops: +Retransmits/n1 (first notification)",
+        "630 ops: -Waits/n1 (all alerts resolved)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keeps_owed", "end"),
+    [(True, ["1530 ops: -A/n1 (all alerts resolved)"]), (False, [])],
+)
+def test_a_silence_delays_a_resolution_and_alertmanagers_drops_it(
+    *, keeps_owed: bool, end: list[str]
+) -> None:
+    silence = Silences("A", 100, 1400)
+    assert told(route(), "0 +A/n1", "200 -A/n1", silences=silence, keeps_owed=keeps_owed) == [
+        "30 ops: +A/n1 (first notification)", *end,
+    ]  # fmt: skip
+
+
+def test_what_was_silenced_when_it_fired_is_told_when_the_silence_ends() -> None:
+    assert told(route(), "0 +A/n1", "0 +B/n1", silences=Silences("A", 0, 400)) == [
+        "30 ops: +B/n1 (first notification)",
+        "630 ops: +A/n1 (first notification)",
+    ]
+    # And its end is owed to nobody when it never was told.
+    assert told(route(), "0 +A/n1", "100 -A/n1", silences=Silences("A", 0, 400)) == []
+
+
+def test_a_repeat_in_which_an_alert_is_muted_does_not_forget_that_its_end_is_owed() -> None:
+    lines = ("0 +A/n1", "0 +B/n1", "1000 -A/n1", "1400 -B/n1")
+    grouped = route(group_by=frozenset({"node"}), repeat=500)
+    assert told(grouped, *lines, silences=Silences("A", 100, 1300)) == [
+        "30 ops: +A/n1 +B/n1 (first notification)",
+        "630 ops: +B/n1 (repeat interval elapsed)",
+        "1230 ops: +B/n1 (repeat interval elapsed)",
+        "1530 ops: -A/n1 -B/n1 (all alerts resolved)",
+    ]
+
+
+@pytest.mark.parametrize("how", ["mute", "active"])
+def test_a_routes_times_mute_it_and_not_the_others(how: str) -> None:
+    # Muted from 200 to 1000; or active before 200 and after 1000.
+    quiet = route("web", matchers='alertname="A"', key="{}/a", **{how: ("nights",)})
+    times = Nights(200, 1000) if how == "mute" else Outside(200, 1000)
+    lines = ("0 +A/n1", "0 +B/n1", "300 -A/n1", "300 -B/n1")
+    assert told(route(routes=(quiet,)), *lines, times=times) == [
+        "30 web: +A/n1 (first notification)",
+        "30 ops: +B/n1 (first notification)",
+        "330 ops: -B/n1 (all alerts resolved)",
+        "1230 web: -A/n1 (all alerts resolved)",
+    ]
+
+
+class Outside(Nights):
+    """The interval holds outside of two times."""
+
+    def contains(self, names: Iterable[str], time_ms: int) -> tuple[str, ...]:
+        within = self.begin <= (time_ms - START) / 1000 < self.end
+        return tuple(name for name in names if not within)
+
+
+def test_one_integration_asks_for_no_resolutions_and_the_other_one_gets_them() -> None:
+    to = {"ops": [Addressee("ops/0", send_resolved=False), Addressee("ops/1")]}
+    assert told(route(), "0 +A/n1", "100 -A/n1", addressees=to) == [
+        "30 ops/0: +A/n1 (first notification)",
+        "30 ops/1: +A/n1 (first notification)",
+        "330 ops/1: -A/n1 (all alerts resolved)",
+    ]
+
+
+def test_a_route_that_leads_elsewhere_now_owes_the_end_to_who_was_told() -> None:
+    log = NotificationLog()
+    before = list(simulate(dispatcher(route("web"), log=log), events("0 +A/n1"), START + 60_000))
+    later = dispatcher(route("ops"), log=log)
+    over = [(START + 100_000, [alert("A/n1", 100, over=True, fired=0)])]
+    after = list(simulate(later, over, START + 200_000))
+    assert [each.message.integration for each in (*before, *after)] == ["web", "web"]
+    assert after[0].message.group_labels == {"alertname": "A"}
+    assert log.owing(fingerprint(labels_of("A/n1"))) == []
+
+
+def test_who_hears_by_another_route_now_was_told_and_hears_the_end_once() -> None:
+    log = NotificationLog()
+    one = [(START, [alert("A/n1", 0)])]
+    for _ in simulate(dispatcher(route(group_by=frozenset()), log=log), one, START + 60_000):
+        pass
+    later = dispatcher(route(), log=log)
+    again = [*one, (START + 500_000, [alert("A/n1", 500, over=True, fired=0)])]
+    (sent,) = simulate(later, again, START + 5_000_000)
+    assert sent.message.reason == "all alerts resolved"
+    assert sent.message.group_labels == {"alertname": "A"}
+
+
+def test_timers_of_an_earlier_process_go_on_and_those_of_a_clock_set_back_do_not() -> None:
+    log = NotificationLog()
+    one = dispatcher(route(), log=log)
+    for _ in simulate(one, events("0 +A/n1"), START + 60_000):
+        pass
+    timers = {group.id: group.timer for group in one.groups()}
+    again = [(START + 100_000, [alert("A/n1", 0), alert("A/n2", 100)])]
+    (sent,) = simulate(dispatcher(route(), log=log, timers=timers), again, START + 400_000)
+    assert sent.time_ms == START + 330_000
+    back = [(START - 9_000_000, [alert("A/n3", -9000)])]
+    (early,) = simulate(dispatcher(route(), log=log, timers=timers), back, START - 8_000_000)
+    assert early.time_ms == START - 9_000_000 + 30_000
+
+
+class Slow:
+    """The same, second by second, with nothing remembered that could be looked up again."""
+
+    def __init__(self, root: Route) -> None:
+        self.root = root
+        self.due: dict[str, int] = {}
+        self.emptied: dict[str, int] = {}
+        self.alerts: dict[str, dict[str, Alert]] = defaultdict(dict)
+        self.told: dict[str, set[str]] = defaultdict(set)
+        self.said: dict[str, set[str]] = defaultdict(set)
+        self.sent: dict[str, int] = {}
+        self.found: list[str] = []
+
+    def run(self, timeline: Sequence[tuple[int, list[Alert]]], end_ms: int) -> list[str]:
+        for now_ms in range(START, end_ms + 1, 1000):
+            self.flush(now_ms)
+            for one in (one for time_ms, some in timeline for one in some if time_ms == now_ms):
+                self.take(one, now_ms)
+            self.flush(now_ms)
+        return self.found
+
+    def take(self, one: Alert, now_ms: int) -> None:
+        name, key = one.labels.get("alertname"), fingerprint(one.labels)
+        if name not in self.due:
+            if one.resolved_at_ms is not None and key not in self.told[name]:
+                return
+            self.due[name] = now_ms + self.root.group_wait_ms
+        self.alerts[name][key] = one
+
+    def flush(self, now_ms: int) -> None:
+        for name in [name for name, due_ms in self.due.items() if due_ms <= now_ms]:
+            if not self.alerts[name] and now_ms - self.emptied[name] >= 30_000:
+                del self.due[name]
+                continue
+            self.due[name] = now_ms + self.root.group_interval_ms
+            self.speak(name, now_ms)
+
+    def speak(self, name: str, now_ms: int) -> None:
+        alerts = self.alerts[name]
+        firing = {key for key, one in alerts.items() if one.resolved_at_ms is None}
+        over = alerts.keys() - firing
+        end = over & self.told[name]
+        late = name in self.sent and self.sent[name] < now_ms - self.root.repeat_interval_ms
+        if firing - self.said[name] or end or (firing and late):
+            self.found.append(f"{now_ms} {sorted(firing)} {sorted(end)}")
+            self.told[name] = (self.told[name] | firing) - end
+            self.said[name], self.sent[name] = firing, now_ms
+        for key in over:
+            del alerts[key]
+            self.emptied[name] = now_ms
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_messages_are_those_of_a_slow_dispatcher(seed: int) -> None:
+    chance = random.Random(seed)
+    root = route(
+        wait=chance.choice([0, 1, 7]),
+        interval=chance.choice([5, 13, 60]),
+        repeat=chance.choice([20, 100, 500]),
+    )
+    state: dict[str, float] = {}
+    timeline = []
+    for second in sorted(chance.choices(range(600), k=60)):
+        name = f"{chance.choice('AB')}/{chance.choice('123')}"
+        over = name in state
+        fired = state.pop(name) if over else second
+        if not over:
+            state[name] = second
+        timeline.append((START + second * 1000, [alert(name, second, over=over, fired=fired)]))
+    fast = []
+    for sent in simulate(dispatcher(root), timeline, START + 1_500_000):
+        firing = [fingerprint(a.labels) for a in sent.message.alerts if a.resolved_at_ms is None]
+        over_ = [fingerprint(a.labels) for a in sent.message.alerts if a.resolved_at_ms is not None]
+        fast.append(f"{sent.time_ms} {sorted(firing)} {sorted(over_)}")
+    assert sorted(fast) == sorted(Slow(root).run(timeline, START + 1_500_000))
+    assert fast
