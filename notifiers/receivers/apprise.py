@@ -6,13 +6,13 @@ retry must not repeat the message to those that have it.
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, SecretStr, field_validator
 
 from notifiers.messages.hypertext import html
 from notifiers.receivers.apprise_answers import answers, check
+from notifiers.receivers.apprise_incidents import close, closes_itself, scheme_of, tie
 from notifiers.receivers.apprise_limits import fitted_text, fitted_title
 from notifiers.receivers.apprise_log import captured, explain, redact, secrets_of
 from notifiers.receivers.receiver import ReceiverSettings, SendError
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 ID_HEADER = "X-Stallwatch-Id"
 # Where apprise's services keep the list of those they tell.
 _TARGET_LISTS = ("targets", "channels")
-# The source of an event where a PagerDuty URL names none.
-_NAMELESS = "Apprise"
 
 
 class AppriseConfig(ReceiverSettings):
@@ -85,9 +83,12 @@ class AppriseTarget:
             mail = _is_mail(service)
             if mail:
                 service.headers[ID_HEADER] = notification.id
-            _tie(service, notification)
+            tie(service, notification)
             title = fitted_title(service, notification)
             body = html(notification) if mail else fitted_text(service, notification, title)
+            if closes_itself(service, notification):
+                close(service, body, timeout_seconds)
+                return
             sender = Apprise(asset=service.asset)
             sender.add(service)
             taken = sender.notify(
@@ -98,7 +99,7 @@ class AppriseTarget:
                 if notification.status == "firing"
                 else NotifyType.SUCCESS,
             )
-        check(answered, _scheme(service))
+        check(answered, scheme_of(service))
         if not taken:
             raise explain(lines, self._secrets)
 
@@ -137,28 +138,6 @@ def _instantiate(url: str, timeout_seconds: float = 10.0) -> Any:
         service.socket_read_timeout = timeout_seconds
         service.request_rate_per_sec = 0
     return service
-
-
-def _tie(service: Any, notification: Notification) -> None:
-    """Let PagerDuty open and close one incident for a group of a node, and name the node.
-
-    What the URL says about either goes first. Without a key each message would be an incident of
-    its own, and none would end.
-    """
-    if _scheme(service) != "pagerduty":
-        return
-    if getattr(service, "source", "") == _NAMELESS and notification.origin.node:
-        service.source = notification.origin.node
-    if getattr(service, "dedup", "") is None and getattr(service, "action", "") == "trigger":
-        place = (notification.origin.node, notification.receiver, notification.group_key)
-        service.dedup = hashlib.sha256("\0".join(place).encode()).hexdigest()
-        service.action = "map"
-
-
-def _scheme(service: Any) -> str:
-    """The scheme of its URLs, the first where there are several."""
-    scheme = service.secure_protocol or service.protocol or ""
-    return scheme if isinstance(scheme, str) else str(next(iter(scheme), ""))
 
 
 def _is_mail(service: Any) -> bool:

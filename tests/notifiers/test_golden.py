@@ -23,6 +23,7 @@ from notifiers.messages.plain import text
 from notifiers.notification import NEW_ALERTS, Notification
 from notifiers.origin import Origin
 from notifiers.receivers.apprise import AppriseConfig, AppriseReceiver
+from notifiers.receivers.apprise_incidents import incident_key
 from notifiers.receivers.apprise_limits import limit_of
 from notifiers.receivers.receiver import SendError
 from notifiers.receivers.webhook import payload
@@ -48,6 +49,10 @@ HOSTS = (
     "oapi.dingtalk.com",
     "qyapi.weixin.qq.com",
     "open.feishu.cn",
+    "api.ilert.com",
+    "api.squadcast.com",
+    "alert.victorops.com",
+    "api.opsgenie.com",
 )
 
 
@@ -151,7 +156,7 @@ def services(hook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 def taken(handler: Any) -> None:
     slack = handler.headers["Host"] == "hooks.slack.com"
-    body = b"ok" if slack else b'{"code": 0, "errcode": 0, "status": "success"}'
+    body = b"ok" if slack else b'{"code": 0, "errcode": 0, "requestId": "r"}'
     handler.send_response(200)
     handler.send_header("Content-Length", str(len(body)))
     handler.end_headers()
@@ -246,17 +251,51 @@ def test_no_service_is_sent_more_than_it_takes(
         assert len(body) <= 20_000
 
 
-def test_pagerduty_has_one_incident_for_a_group_of_a_node(services: Any, support: Any) -> None:
+INCIDENTS = {
+    "pagerduty": (URLS["pagerduty"], "dedup_key", "event_action", ("trigger", "resolve")),
+    "ilert": ("ilert://apikey/", "alertKey", "eventType", ("ALERT", "RESOLVE")),
+    "squadcast": ("squadcast://0123456789abcdef/", "event_id", "status", ("trigger", "resolve")),
+    "victorops": (
+        "victorops://routing@apikey/", "entity_id", "message_type", ("CRITICAL", "RECOVERY")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INCIDENTS)
+def test_there_is_one_incident_for_a_group_of_a_node_and_it_ends(
+    name: str, services: Any, support: Any
+) -> None:
+    url, key, action, (opened, closed) = INCIDENTS[name]
     told = group(support)
     over = replace(told, status="resolved", alerts=tuple(map(support.resolved, told.alerts)))
     elsewhere = replace(told, origin=Origin("gpu-18", "c1"))
-    for one in (told, over, elsewhere):
-        send(URLS["pagerduty"], one)
-    send(URLS["pagerduty"] + "?dedup=own", told)
+    for one in (told, replace(told, alerts=told.alerts[1:]), over, elsewhere):
+        send(url, one)
     bodies = [json.loads(body) for _, body in services.received]
-    actions = [body["event_action"] for body in bodies]
-    assert actions == ["trigger", "resolve", "trigger", "trigger"]
-    keys = [body["dedup_key"] for body in bodies]
-    assert keys[0] == keys[1]
-    assert len(set(keys)) == 3
-    assert keys[3] == "own"
+    assert [body[action] for body in bodies] == [opened, opened, closed, opened]
+    assert bodies[0][key] == bodies[1][key] == bodies[2][key] != bodies[3][key]
+
+
+def test_an_opsgenie_alert_is_closed_by_its_alias(services: Any, support: Any) -> None:
+    told = group(support)
+    over = replace(told, status="resolved", alerts=tuple(map(support.resolved, told.alerts)))
+    send("opsgenie://0123-4567/", told)
+    send("opsgenie://0123-4567/", over)
+    opened, closing = services.received
+    alias = json.loads(opened[1])["alias"]
+    assert alias == incident_key(told)
+    assert services.lines[1] == f"POST /v2/alerts/{alias}/close?identifierType=alias HTTP/1.1"
+    assert closing[0]["Authorization"] == opened[0]["Authorization"] == "GenieKey 0123-4567"
+    assert "[RESOLVED:63]" not in json.loads(closing[1])["note"]
+    assert "Resolved (63):" in json.loads(closing[1])["note"]
+
+
+def test_a_key_and_a_source_of_the_url_go_first(services: Any, support: Any) -> None:
+    send(f"{URLS['pagerduty']}rack-7/?dedup=own", group(support))
+    send(URLS["pagerduty"], group(support))
+    own, ours = (json.loads(body) for _, body in services.received)
+    assert (own["dedup_key"], own["payload"]["source"]) == ("own", "rack-7")
+    assert (ours["dedup_key"], ours["payload"]["source"]) == (
+        incident_key(group(support)),
+        "gpu-17",
+    )
