@@ -117,6 +117,9 @@ METRICS: dict[str, Description] = {
     "stallwatch_notify_dead": Description(
         "gauge", "Notifications given up within a week; `stallwatch notify dead` lists them."
     ),
+    "stallwatch_silences": Description(
+        "gauge", "Silences by state: active, pending, expired (kept for five days)."
+    ),
     "stallwatch_process_cpu_seconds_total": Description("counter", "The agent's own CPU time."),
     "stallwatch_process_resident_bytes": Description("gauge", "The agent's resident memory."),
 }

@@ -124,7 +124,8 @@ class OutboxDelivery:
 
     def samples(self) -> Sequence[OwnSample]:
         """The stallwatch_notify_* metrics now."""
-        return [*self._counter_samples(), *self._backlog_samples()]
+        silences = [] if self._service is None else self._service.samples()
+        return [*self._counter_samples(), *self._backlog_samples(), *silences]
 
     def suppression(self, alert: Alert) -> Suppression:
         """What keeps notifications of an alert back now."""

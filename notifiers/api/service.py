@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from engine.config.model import Config
     from engine.http.message import Handler
     from notifiers.routing.tree import Route
+    from engine.telemetry import OwnSample
+    from notifiers.silences.silence import State
+
+logger = logging.getLogger(__name__)
 
 
 class SilenceService:
@@ -53,6 +59,20 @@ class SilenceService:
         sources = replace(self._table, active=alerts)
         api = AlertmanagerApi(sources, self.silences, self._status, self._receivers, self._clock)
         return {ROOT: api.handle}
+
+    def samples(self) -> list[OwnSample]:
+        """`stallwatch_silences`, none while the database cannot be read."""
+        now_ms = self._clock()
+        try:
+            counted = Counter(one.state(now_ms) for one in self.silences.listed(now_ms))
+        except sqlite3.Error as error:
+            logger.warning("the silences cannot be read: %s", error)
+            return []
+        states: tuple[State, ...] = ("active", "pending", "expired")
+        return [
+            ("stallwatch_silences", (("state", state),), "gauge", float(counted[state]))
+            for state in states
+        ]
 
     def close(self) -> None:
         """Close the database."""

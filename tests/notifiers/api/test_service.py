@@ -108,6 +108,18 @@ def test_the_delivery_brings_the_api_along(tmp_path: Path, support: Any) -> None
     delivery.stop(1)
 
 
+def test_silences_are_counted_by_state(tmp_path: Path, support: Any) -> None:
+    service = SilenceService(config_of(), str(tmp_path / "state.db"), lambda: support.now_ms)
+    for starts_at_ms in (0, 0, support.now_ms + 1000):
+        one = Silence("", support.matchers("a=b"), starts_at_ms, support.now_ms + 2000)
+        made = service.silences.add(one, support.now_ms)
+    service.silences.expire(made.id, support.now_ms)
+    counts = {dict(labels)["state"]: value for _, labels, _, value in service.samples()}
+    assert counts == {"active": 2.0, "pending": 0.0, "expired": 1.0}
+    service.close()
+    assert service.samples() == []
+
+
 def test_an_alert_matches_silences_by_its_external_labels_only_where_it_has_none_of_its_own(
     tmp_path: Path, support: Any
 ) -> None:
