@@ -3,74 +3,29 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from pathlib import Path
 
 AMTOOL = shutil.which("amtool")
-STALLWATCH = Path(sys.executable).with_name("stallwatch")
 PATIENCE = 60.0
-RULES = """
-groups:
-- name: g
-  interval: 1s
-  rules:
-  - {alert: Slow, expr: vector(1), labels: {rank: "1"}, annotations: {summary: waits}}
-  - {alert: Slow, expr: vector(1), labels: {rank: "2"}, annotations: {summary: waits}}
-"""
-PROBES = (
-    "clock", "cuda", "custom", "gloo", "gpu", "gpu_driver", "libraries", "mpi", "nccl", "process",
-    "rdma", "tcp_retransmit", "torch_step",
-)  # fmt: skip
 
 pytestmark = pytest.mark.skipif(
     AMTOOL is None, reason="amtool (apt: prometheus-alertmanager) is not installed"
 )
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The agent's address."""
-    folder = tmp_path_factory.mktemp("agent")
-    (folder / "rules.yaml").write_text(RULES)
-    settings = {
-        "listen": "127.0.0.1:0",
-        "state_dir": str(folder / "state"),
-        "rule_files": [str(folder / "rules.yaml")],
-        "external_labels": {"cluster": "a"},
-        "receivers": [{"name": "oncall"}],
-        "probes": {name: {"enabled": False} for name in PROBES},
-    }
-    (folder / "stallwatch.yaml").write_text(json.dumps(settings))
-    printed = folder / "printed"
-    with printed.open("w") as output:
-        command = [str(STALLWATCH), "run", "--config", str(folder / "stallwatch.yaml")]
-        process = subprocess.Popen(command, stdout=output, stderr=output)
-    try:
-        deadline = time.monotonic() + PATIENCE
-        while not (found := re.search(r"listening (\S+)", printed.read_text())):
-            assert process.poll() is None, printed.read_text()
-            assert time.monotonic() < deadline, printed.read_text()
-            time.sleep(0.05)
-        yield found[1]
-    finally:
-        process.kill()
-        process.wait()
-
-
 @pytest.fixture
-def amtool(url: str) -> Callable[..., str]:
+def amtool(agent: Any) -> Callable[..., str]:
     def call(*words: str, fails: bool = False) -> str:
-        command = [str(AMTOOL), f"--alertmanager.url={url}", "--no-version-check", *words]
+        command = [str(AMTOOL), f"--alertmanager.url={agent.url}", "--no-version-check", *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert bool(done.returncode) == fails, done.stderr
         return done.stderr if fails else done.stdout
@@ -165,3 +120,4 @@ def test_what_is_wrong_is_said(amtool: Any) -> None:
 def test_configuration_routes_and_cluster_are_shown(amtool: Any) -> None:
     assert "receivers:\n- name: oncall\n" in amtool("config", "show")
     assert "disabled" in amtool("cluster", "show")
+    assert amtool("config", "routes", "test", "rank=1") == "oncall\n"

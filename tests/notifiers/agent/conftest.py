@@ -1,0 +1,73 @@
+"""A real agent as a process: no probe, two alerts that fire, no root."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STALLWATCH = Path(sys.executable).with_name("stallwatch")
+PATIENCE = 60.0
+RULES = """
+groups:
+- name: g
+  interval: 1s
+  rules:
+  - {alert: Slow, expr: vector(1), labels: {rank: "1"}, annotations: {summary: waits}}
+  - {alert: Slow, expr: vector(1), labels: {rank: "2"}, annotations: {summary: waits}}
+"""
+PROBES = (
+    "clock", "cuda", "custom", "gloo", "gpu", "gpu_driver", "libraries", "mpi", "nccl", "process",
+    "rdma", "tcp_retransmit", "torch_step",
+)  # fmt: skip
+
+
+class Agent:
+    """`start` begins it, again after a `kill`; `url` is where it answers now."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "rules.yaml").write_text(RULES)
+        settings = {
+            "listen": "127.0.0.1:0",
+            "state_dir": str(folder / "state"),
+            "rule_files": [str(folder / "rules.yaml")],
+            "external_labels": {"cluster": "a"},
+            "receivers": [{"name": "oncall"}],
+            "probes": {name: {"enabled": False} for name in PROBES},
+        }
+        self.config = folder / "stallwatch.yaml"
+        self.config.write_text(json.dumps(settings))
+        self.url = ""
+        self._printed = folder / "printed"
+
+    def start(self) -> None:
+        with self._printed.open("w") as output:
+            command = [str(STALLWATCH), "run", "--config", str(self.config)]
+            self._process = subprocess.Popen(command, stdout=output, stderr=output)
+        deadline = time.monotonic() + PATIENCE
+        while not (found := re.search(r"listening (\S+)", self._printed.read_text())):
+            assert self._process.poll() is None, self._printed.read_text()
+            assert time.monotonic() < deadline, self._printed.read_text()
+            time.sleep(0.05)
+        self.url = found[1]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    running = Agent(tmp_path_factory.mktemp("agent"))
+    running.start()
+    yield running
+    running.kill()
