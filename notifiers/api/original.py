@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from notifiers.routing.plan import ALONE_INTERVAL_MS
 from rules.durations import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from engine.config.model import (
         Config,
@@ -32,6 +33,8 @@ def original(config: Config) -> str:
     shown: dict[str, Any] = {}
     if config.route is not None:
         shown["route"] = _route(config.route)
+    elif config.receivers:
+        shown["route"] = _everybody([one.name for one in config.receivers])
     if config.inhibit_rules:
         shown["inhibit_rules"] = [_rule(one) for one in config.inhibit_rules]
     if config.time_intervals:
@@ -41,6 +44,15 @@ def original(config: Config) -> str:
         ]
     shown["receivers"] = [{"name": one.name} for one in config.receivers]
     return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
+
+
+def _everybody(receivers: Sequence[str]) -> dict[str, Any]:
+    """What holds where no route is written: each alert is told to every receiver, by itself."""
+    alone: dict[str, Any] = {"receiver": receivers[0], "group_by": ["..."], "group_wait": "0s"}
+    alone["group_interval"] = format_duration(ALONE_INTERVAL_MS)
+    if len(receivers) > 1:
+        alone["routes"] = [{"receiver": name, "continue": True} for name in receivers]
+    return alone
 
 
 def _route(route: RouteConfig) -> dict[str, Any]:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from engine.alerts.alert import Alert, Suppression
     from engine.config.model import Config
     from engine.http.message import Handler
-    from notifiers.routing.tree import Route
     from engine.telemetry import OwnSample
+    from notifiers.routing.tree import Route
     from notifiers.silences.silence import State
 
 logger = logging.getLogger(__name__)

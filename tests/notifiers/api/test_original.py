@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.config.loader import load_config
+from engine.config.model import Config, ReceiverConfig, RouteConfig
 from notifiers.api.original import original
+from notifiers.routing.tree import build_tree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +63,15 @@ def test_it_is_read_again_as_the_same_routing(tmp_path: Path) -> None:
     assert again.time_intervals == config.time_intervals
     assert [one.name for one in again.receivers] == ["oncall", "quiet"]
     assert "secret" not in text
+
+
+def test_without_a_route_it_spells_one_that_tells_everybody(tmp_path: Path) -> None:
+    config = Config(receivers=(ReceiverConfig(name="oncall"), ReceiverConfig(name="quiet")))
+    file = tmp_path / "stallwatch.yaml"
+    file.write_text(original(config))
+    told = build_tree(load_config(str(file)).route or RouteConfig()).match({"alertname": "Slow"})
+    assert [(one.receiver, one.group_by) for one in told] == [("oncall", None), ("quiet", None)]
+    assert original(Config()) == "receivers: []\n"
 
 
 @pytest.mark.skipif(

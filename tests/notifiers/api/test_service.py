@@ -109,7 +109,10 @@ def test_the_delivery_brings_the_api_along(tmp_path: Path, support: Any) -> None
 
 
 def test_silences_are_counted_by_state(tmp_path: Path, support: Any) -> None:
-    service = SilenceService(config_of(), str(tmp_path / "state.db"), lambda: support.now_ms)
+    config = config_of()
+    service = SilenceService(
+        config, Plan.of(config).root, str(tmp_path / "state.db"), lambda: support.now_ms
+    )
     for starts_at_ms in (0, 0, support.now_ms + 1000):
         one = Silence("", support.matchers("a=b"), starts_at_ms, support.now_ms + 2000)
         made = service.silences.add(one, support.now_ms)

@@ -32,7 +32,7 @@ LABELS = st.dictionaries(NAMES, VALUES)
 def silences(draw: st.DrawFn) -> list[Silence]:
     drawn = draw(st.lists(st.tuples(st.lists(MATCHERS, max_size=3), TIMES, TIMES), max_size=12))
     return [
-        Silence(str(number), tuple(matchers), min(times), max(times))
+        Silence(f"{number:02}", tuple(matchers), min(times), max(times))
         for number, (matchers, *times) in enumerate(drawn)
     ]
 
