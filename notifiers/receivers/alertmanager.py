@@ -84,15 +84,24 @@ class AlertmanagerReceiver:
         """Tell of alerts in as many requests as it takes, all of them within the timeout.
 
         `interval_ms`: how often their rules are evaluated. Raises SendError at the first request
-        that is not taken; what was told before it may be told again.
+        that may be taken another time; what was told before it may be told again. An alert that is
+        refused for good (Alertmanager takes the others of its request) holds up no request.
         """
         end_ms = valid_until_ms(now_ms, interval_ms, self.resend_ms)
         deadline = time.monotonic() + timeout_seconds
+        refused: SendError | None = None
         for body in batches([posted(alert, end_ms) for alert in alerts]):
             left_seconds = deadline - time.monotonic()
             if left_seconds <= 0:
                 raise SendError("timeout", "not all alerts were taken in time")
-            ask(self._session, self._url, left_seconds, body=body)
+            try:
+                ask(self._session, self._url, left_seconds, body=body)
+            except SendError as error:
+                if not error.permanent:
+                    raise
+                refused = error
+        if refused is not None:
+            raise refused
 
 
 def posted(alert: Alert, end_ms: int) -> dict[str, Any]:

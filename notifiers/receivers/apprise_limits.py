@@ -24,10 +24,12 @@ _SHORTEST = 40
 
 
 def fitted_title(service: Any, notification: Notification) -> str:
-    """The subject as far as the service's titles go."""
+    """The subject as far as the service's titles go; where it has none, half of the message."""
     title = subject(notification)
     limit = SLACK_HEADER_CHARACTERS if _has_blocks(service) else int(service.title_maxlen)
-    return title if limit <= 0 or len(title) <= limit else f"{title[: limit - 1]}…"
+    if limit <= 0:
+        return cut(title, limit_of(service) // 2)
+    return title if len(title) <= limit else f"{title[: limit - 1]}…"
 
 
 def fitted_text(service: Any, notification: Notification, title: str) -> str:

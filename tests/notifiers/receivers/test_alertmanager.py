@@ -101,6 +101,18 @@ def test_what_was_not_taken_is_told_again_with_the_rest(
     assert ranks == ["0", "1", "2", "3", "0", "1", "2", "3"]
 
 
+def test_what_is_refused_for_good_keeps_nothing_else_from_being_told(
+    hook: Any, support: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alertmanager, "BATCH_ALERTS", 2)
+    hook.replies = [support.status(400)]
+    alerts = [support.firing(rank=str(rank)) for rank in range(4)]
+    with pytest.raises(SendError) as caught:
+        receiver(hook.url).tell(alerts, NOW_MS, 10_000, 30)
+    assert (caught.value.reason, caught.value.permanent) == ("http_400", True)
+    assert [alert["labels"]["rank"] for alert in told(hook)] == ["0", "1", "2", "3"]
+
+
 def test_credentials_are_those_of_http_config(hook: Any, support: Any) -> None:
     own = {"basic_auth": {"username": "u", "password": "p"}}
     receiver(hook.url, http_config=own).tell([support.firing()], NOW_MS, 10_000, 30)
@@ -195,6 +207,10 @@ def test_a_real_alertmanager_refuses_for_good_what_it_cannot_take(
     support: Any, real_alertmanager: str
 ) -> None:
     nameless = replace(support.firing(), labels=Labels())
+    now_ms = time.time_ns() // 1_000_000
     with pytest.raises(SendError) as caught:
-        receiver(real_alertmanager).tell([nameless], NOW_MS, 10_000, 30)
+        receiver(real_alertmanager).tell([nameless, support.firing()], now_ms, 10_000, 30)
     assert (caught.value.reason, caught.value.permanent) == ("http_400", True)
+    # The other one of the same request is taken all the same.
+    (shown,) = requests.get(f"{real_alertmanager}/api/v2/alerts", timeout=30).json()
+    assert shown["labels"]["alertname"] == "TcpRetransmitSpike"
