@@ -117,7 +117,7 @@ def compose(notification: Notification) -> Message:
             for place, alert in enumerate(alerts)
         ),
         silence=silence_command(notification),
-        footer=f"stallwatch, message {notification.id}",
+        footer=_footer(notification),
     )
 
 
@@ -125,6 +125,12 @@ def _notice(notification: Notification) -> str:
     if not notification.possible_repeat:
         return ""
     return f"This may be a repeat: then you have message {notification.id} already."
+
+
+def _footer(notification: Notification) -> str:
+    """Which message it is and, of a group, why it is told now."""
+    why = f" ({inert(notification.reason, 60)})" if notification.reason else ""
+    return f"stallwatch, message {notification.id}{why}"
 
 
 def _facts(alert: Alert, origin: Origin) -> Facts:
