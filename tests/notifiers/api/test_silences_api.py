@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 UNKNOWN = "0b0d1f3a-0f62-4a68-8f0f-27c4a44a6a3e"
 
@@ -152,6 +154,51 @@ def test_a_body_that_is_no_silence_is_one_clear_error(
     reply = api.ask("POST", "/api/v2/silences", body)
     assert reply.status == status
     assert message in json.loads(reply.body)["message"]
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+ANY_JSON = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+TIMES = st.datetimes().map(lambda time: f"{time.isoformat()}Z") | st.sampled_from(
+    ["0000-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999-99:99"]
+)
+ANY_MATCHER = st.fixed_dictionaries(
+    {"name": st.text(), "value": st.text(), "isRegex": st.booleans(), "isEqual": st.booleans()}
+)
+CHANGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": st.text() | ANY_JSON,
+        "matchers": st.lists(ANY_MATCHER, max_size=3) | ANY_JSON,
+        "startsAt": TIMES | ANY_JSON,
+        "endsAt": TIMES | ANY_JSON,
+        "createdBy": ANY_JSON,
+        "comment": st.text() | ANY_JSON,
+        "annotations": st.dictionaries(st.text(), st.text()) | ANY_JSON,
+    },
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(CHANGES)
+def test_whatever_is_posted_is_taken_or_refused_for_a_reason_and_shown_again(
+    api: Any, support: Any, changes: dict[str, Any]
+) -> None:
+    reply = api.ask("POST", "/api/v2/silences", support.postable(**changes))
+    said = json.loads(reply.body)
+    if reply.status == 200:
+        shown = api.get(f"/api/v2/silence/{said['silenceID']}")
+        wanted = support.postable(**changes)
+        assert shown["comment"] == wanted["comment"]
+        assert shown["matchers"] == [{"isEqual": True} | one for one in wanted["matchers"]]
+        assert api.post(shown) == shown["id"]
+    else:
+        assert reply.status in {400, 404, 422}
+        assert said["message"] if reply.status == 422 else said
+    assert api.ask("GET", "/api/v2/silences").status == 200
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])

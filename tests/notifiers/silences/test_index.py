@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.alerts.matchers import Matcher
@@ -47,6 +47,7 @@ def slowly(all_of_them: Sequence[Silence], labels: dict[str, str], now_ms: int) 
     )
 
 
+@settings(max_examples=300, deadline=None)
 @given(silences(), st.lists(st.tuples(LABELS, TIMES), max_size=12))
 def test_it_finds_what_a_look_at_every_silence_finds(
     all_of_them: list[Silence], asked: list[tuple[dict[str, str], int]]
