@@ -1,13 +1,15 @@
 """What services answered while apprise sent: the status, `Retry-After`, and a refusal in the body.
 
 apprise tells only whether it is content, and it is content with any HTTP 200. Some services refuse
-with one: DingTalk and WeCom write an `errcode` into the body, Feishu and Lark a `code`. All of
-apprise's services ask through requests, and `Session.send` is where every request passes.
+with one: DingTalk and WeCom write an `errcode` into the body, Feishu and Lark a `code`, and Slack's
+bots get an `error`. All of apprise's services ask through requests, where every request passes
+`Session.send`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -28,6 +30,12 @@ _CODES = {"dingtalk": "errcode", "wecombot": "errcode", "feishu": "code", "lark"
 # "Busy" and "too often" in the services' lists of codes; everything else is as wrong tomorrow.
 _RATE_CODES = frozenset({45009, 45033, 90030, 130101, 11232, 230020, 99991400})
 _BUSY_CODES = frozenset({-1})
+# Slack's words for the same (docs.slack.dev, chat.postMessage, "Errors").
+_SLACK_RATE = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
+_SLACK_BUSY = frozenset(
+    {"internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org"}
+)
+_WORD = re.compile(r"[a-z_]{1,60}")
 MAX_BODY_BYTES = 65_536
 
 # A context variable, not a thread's: apprise may send from a thread that it lends a copy of ours.
@@ -64,26 +72,31 @@ def check(noted: Sequence[Response], scheme: str) -> None:
     if not noted:
         return
     last = noted[-1]
-    code = _code_in(last, _CODES.get(scheme, ""))
+    code = _refusal_in(last, scheme)
     # Without the service's text: it may repeat there what it was sent.
     said = f"the service answers with its error {code}"
     # Before the status: Feishu says "too often" with a 400, too.
-    if code in _RATE_CODES:
+    if code in _RATE_CODES | _SLACK_RATE:
         raise SendError("rate_limited", said)
-    if code in _BUSY_CODES:
+    if code in _BUSY_CODES | _SLACK_BUSY:
         raise SendError("server_error", said)
     judge(last)
     if code:
         raise SendError("refused", said, permanent=True)
 
 
-def _code_in(response: Response, field: str) -> int:
+def _refusal_in(response: Response, scheme: str) -> int | str:
     """The code of a refusal; 0 when it is none, or nothing that can be read."""
-    if not field or len(response.content) > MAX_BODY_BYTES:
+    if scheme not in {*_CODES, "slack"} or len(response.content) > MAX_BODY_BYTES:
         return 0
     try:
         body = json.loads(response.content)
     except ValueError:
         return 0
-    code = body.get(field, 0) if isinstance(body, dict) else 0
+    if not isinstance(body, dict):
+        return 0
+    if scheme == "slack":
+        word = "" if body.get("ok") is not False else str(body.get("error"))
+        return word if _WORD.fullmatch(word) else 0
+    code = body.get(_CODES[scheme], 0)
     return code if isinstance(code, int) else 0

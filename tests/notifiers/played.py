@@ -12,6 +12,7 @@ from notifiers.receivers.apprise import AppriseConfig, AppriseReceiver
 SLACK = "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/"
 URLS = {
     "slack": f"{SLACK}?timestamp=no",
+    "slack_bot": "slack://xoxb-1234567890-1234567890-4ddbd1a0c1d6f9e1/%23ops/?timestamp=no",
     "slack_blocks": f"{SLACK}?blocks=yes",
     "teams": "workflows://teams.example.com/643e69f83c8944438d68119179a10a64/KODuebWbDGYFr0z0eu/",
     "pagerduty": "pagerduty://0123456789abcdef0123456789abcdef@u+apikey/",
@@ -21,6 +22,7 @@ URLS = {
 }
 HOSTS = (
     "hooks.slack.com",
+    "slack.com",
     "teams.example.com",
     "events.pagerduty.com",
     "oapi.dingtalk.com",
@@ -75,7 +77,7 @@ def group(support: Any) -> Notification:
 
 def taken(handler: Any) -> None:
     slack = handler.headers["Host"] == "hooks.slack.com"
-    body = b"ok" if slack else b'{"code": 0, "errcode": 0, "requestId": "r"}'
+    body = b"ok" if slack else b'{"code": 0, "errcode": 0, "ok": true, "requestId": "r"}'
     handler.send_response(200)
     handler.send_header("Content-Length", str(len(body)))
     handler.end_headers()

@@ -40,6 +40,9 @@ from tests.notifiers.played import URLS, group, send
         ("feishu", 400, {"code": 11232, "msg": "frequency limited"}, "rate_limited", False),
         ("feishu", 400, {"code": 9499, "msg": "Bad Request"}, "http_400", True),
         ("dingtalk", 500, ["no object"], "server_error", False),
+        ("slack_bot", 200, {"ok": False, "error": "channel_not_found"}, "refused", True),
+        ("slack_bot", 200, {"ok": False, "error": "ratelimited"}, "rate_limited", False),
+        ("slack_bot", 200, {"ok": False, "error": "internal_error"}, "server_error", False),
     ],
 )
 def test_a_refusal_in_the_body_is_a_refusal(
