@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engine.cli.main import main
+from notifiers.silences.store import Silences
 
 PATIENCE = 60.0
 
@@ -43,6 +44,30 @@ def test_a_silence_survives_kill_9_and_is_changed_where_no_agent_runs(run: Any, 
     assert silenced(run, agent) == {"1": [identity], "2": [other]}
     run("silence", "expire", identity, "--url", agent.url)
     assert silenced(run, agent) == {"1": [], "2": [other]}
+
+
+def test_nobody_is_told_of_what_is_silenced_until_the_silence_ends(
+    run: Any, make_agent: Any, hook: Any
+) -> None:
+    agent = make_agent(hook.url)
+    state = agent.config.parent / "state"
+    state.mkdir()
+    Silences(str(state / "state.db")).close()
+    identity = run("silence", "add", "rank=1", "--comment", "c", "--config", str(agent.config))
+    agent.start()
+
+    def told() -> list[str]:
+        bodies = [json.loads(body) for _, body in hook.received]
+        return [alert["labels"]["rank"] for body in bodies for alert in body["alerts"]]
+
+    hook.wait_for(1)
+    assert silenced(run, agent) == {"1": [identity], "2": []}
+    # Evaluations and flushes of both groups come and go.
+    time.sleep(3)
+    assert told() == ["2"]
+    run("silence", "expire", identity, "--url", agent.url)
+    hook.wait_for(2)
+    assert told() == ["2", "1"]
 
 
 def test_a_change_to_the_state_db_of_a_running_agent_is_seen(run: Any, agent: Any) -> None:
