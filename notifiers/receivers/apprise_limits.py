@@ -1,7 +1,8 @@
-"""How long a message a service takes, as apprise posts it."""
+"""A message as one of apprise's services takes it: how long, and calling nobody."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from notifiers.messages.composition import compose
@@ -21,11 +22,13 @@ SLACK_HEADER_CHARACTERS = 150
 # A line of its own joins title and body where a service has no titles.
 _JOINT = 4
 _SHORTEST = 40
+# Discord's, Mattermost's, Feishu's and Slack's ways to call people out of plain text.
+_CALL = re.compile(r"@(?=(?:everyone|here|channel|all)\b)|<(?=[@!]|at\b)", re.IGNORECASE)
 
 
 def fitted_title(service: Any, notification: Notification) -> str:
     """The subject as far as the service's titles go; where it has none, half of the message."""
-    title = subject(notification)
+    title = _calling_nobody(subject(notification))
     limit = SLACK_HEADER_CHARACTERS if _has_blocks(service) else int(service.title_maxlen)
     if limit <= 0:
         return cut(title, limit_of(service) // 2)
@@ -42,7 +45,7 @@ def fitted_text(service: Any, notification: Notification, title: str) -> str:
     message = compose(notification)
     room = limit - len(title.encode()) - _JOINT
     while room > _SHORTEST:
-        body = laid_out(message, room, titled=False)
+        body = _calling_nobody(laid_out(message, room, titled=False))
         length = _posted_bytes(service, title, body)
         if length <= limit:
             return body
@@ -58,6 +61,11 @@ def limit_of(service: Any) -> int:
         return SLACK_SECTION_BYTES
     own = int(service.body_maxlen)
     return min(own, CHAT_BYTES) if own > 0 else CHAT_BYTES
+
+
+def _calling_nobody(text: str) -> str:
+    """The text with what wakes a whole channel taken apart: a label must not do that."""
+    return _CALL.sub("\\g<0>\u200b", text)
 
 
 def _has_blocks(service: Any) -> bool:

@@ -14,6 +14,7 @@ URLS = {
     "slack": f"{SLACK}?timestamp=no",
     "slack_bot": "slack://xoxb-1234567890-1234567890-4ddbd1a0c1d6f9e1/%23ops/?timestamp=no",
     "slack_blocks": f"{SLACK}?blocks=yes",
+    "discord": "discord://012345678901234567/abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmn/",
     "teams": "workflows://teams.example.com/643e69f83c8944438d68119179a10a64/KODuebWbDGYFr0z0eu/",
     "pagerduty": "pagerduty://0123456789abcdef0123456789abcdef@u+apikey/",
     "dingtalk": "dingtalk://0123456789abcdef/",
@@ -23,6 +24,7 @@ URLS = {
 HOSTS = (
     "hooks.slack.com",
     "slack.com",
+    "discord.com",
     "teams.example.com",
     "events.pagerduty.com",
     "oapi.dingtalk.com",

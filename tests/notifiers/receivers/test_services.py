@@ -61,6 +61,20 @@ def test_a_refusal_in_the_body_is_a_refusal(
     assert (caught.value.reason, caught.value.permanent) == (reason, permanent)
 
 
+CALLS = ("@everyone", "@Here", "@channel", '<at user_id="all">', "<!channel>", "<@U123>")
+
+
+@pytest.mark.parametrize("name", URLS)
+def test_label_values_call_nobody(name: str, services: Any, support: Any) -> None:
+    evil = " ".join(CALLS)
+    alert = support.firing(evil, task_id=evil, extra=evil)
+    told = group(support)
+    send(URLS[name], replace(told, alerts=(alert,), group_labels=alert.labels.to_dict()))
+    ((_, body),) = services.received
+    shown = body.decode() + json.dumps(json.loads(body), ensure_ascii=False)
+    assert not [call for call in CALLS if call in shown.replace('\\"', '"')]
+
+
 @pytest.mark.parametrize(
     "url",
     [
