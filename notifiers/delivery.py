@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from engine.alerts.alert import Alert
     from engine.config.model import Config
     from engine.http.message import Handler
+    from engine.labels import Labels
     from engine.readings import Pairs
     from engine.telemetry import OwnSample
     from notifiers.dispatch.group import Timer
@@ -70,13 +71,15 @@ class OutboxDelivery:
         self._plan = plan
         self._path = state_path
         self._addressees: dict[str, list[Addressee]] = {}
-        for one in found:
+        for one in (one for one in found if one.hears):
             to = Addressee(one.key, one.send_resolved)
             self._addressees.setdefault(one.receiver, []).append(to)
         self._workers = [Worker(one, state_path, self._options) for one in found]
         self._loop = DispatchLoop(
             state_path, self._open_dispatcher, self._wake_workers, self._options.clock
         )
+        if service is not None:
+            service.show_kept_back(self._kept_back)
         for worker in self._workers:
             worker.on_refused = self._loop.wake
         try:
@@ -126,6 +129,13 @@ class OutboxDelivery:
         """The stallwatch_notify_* metrics now."""
         silences = [] if self._service is None else self._service.samples()
         return [*self._counter_samples(), *self._backlog_samples(), *silences]
+
+    def _kept_back(self, labels: Labels) -> Suppression:
+        with self._loop.lock:
+            dispatcher = self._loop.dispatcher
+            if dispatcher is None:
+                return Suppression()
+            return dispatcher.kept_back(labels, self._options.clock())
 
     def suppression(self, alert: Alert) -> Suppression:
         """What keeps notifications of an alert back now."""

@@ -6,7 +6,13 @@ from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
+from notifiers.alertmanager.resending import Resender
+from notifiers.heartbeat.pulse import Pulse
+from notifiers.origin import Origin
+from notifiers.receivers.alertmanager import AlertmanagerReceiver
+from notifiers.receivers.heartbeat import HeartbeatReceiver
 from notifiers.receivers.receiver import ReceiverSettings
+from notifiers.upkeep import Heartbeat, Resending
 from notifiers.worker import Integration
 from rules.errors import StallwatchError
 
@@ -28,7 +34,22 @@ def integrations(config: Config) -> tuple[Integration, ...]:
     and the target's label where there are several: it must be the same after a restart.
     Raises StallwatchError for a kind that is not installed.
     """
-    return tuple(found for receiver in config.receivers for found in _of(receiver))
+    return tuple(
+        _with_upkeep(found, config) for receiver in config.receivers for found in _of(receiver)
+    )
+
+
+def _with_upkeep(one: Integration, config: Config) -> Integration:
+    origin, target = Origin.of(config), one.target
+    interval_ms = config.evaluation_interval.ms
+    if isinstance(target, AlertmanagerReceiver):
+        resender = Resender(target.resend_ms)
+        upkeep = Resending(target, one.key, origin, interval_ms, one.timeout_seconds, resender)
+        return replace(one, upkeep=upkeep)
+    if isinstance(target, HeartbeatReceiver):
+        pulse = Pulse(target.interval_ms, interval_ms)
+        return replace(one, upkeep=Heartbeat(target, one.key, origin, pulse), hears=False)
+    return one
 
 
 def _of(receiver: ReceiverConfig) -> Iterator[Integration]:

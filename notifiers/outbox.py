@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from engine.alerts.encoding import alert_to_json
 from engine.alerts.fingerprint import fingerprint
@@ -17,11 +17,12 @@ from notifiers.dispatch.group import is_firing
 from notifiers.entry import COLUMNS, Backlog, entry_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from notifiers.dispatch.dispatcher import Message
     from notifiers.entry import Entry, State
 
+ResultT = TypeVar("ResultT")
 BUSY_SECONDS = 30.0
 KEPT_MS = 7 * 86_400_000
 # No wait is ever as long: a row that seems to have one was written before the clock was set back.
@@ -134,6 +135,10 @@ class Outbox:
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+    def read(self, what: Callable[[sqlite3.Connection], ResultT]) -> ResultT:
+        """Ask something else of the same database."""
+        return what(self._connection)
 
     def due(self, integration: str, now_ms: int) -> Entry | None:
         """The next row to send, or None."""

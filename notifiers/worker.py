@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from notifiers.entry import Entry
     from notifiers.notification import Notification
     from notifiers.receivers.receiver import Target
+    from notifiers.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class SendOptions:
 class Integration:
     """Where rows with `key` go. `kind` and `receiver` label the metrics.
 
+    `upkeep`: what is done between messages. `hears` False: it is told of no alert.
     `timeout_seconds` bounds one attempt; a row that is older than `max_retry_age_seconds` when
     an attempt fails is given up.
     """
@@ -55,6 +57,8 @@ class Integration:
     kind: str
     target: Target
     send_resolved: bool = True
+    upkeep: Upkeep | None = None
+    hears: bool = True
     timeout_seconds: float = 10.0
     max_retry_age_seconds: float = 86_400.0
 
@@ -98,7 +102,7 @@ class Worker:
         self._failures_in_a_row = 0
         self._resume_at_ms = 0
         self._prune_at_ms = 0
-        self._stopping = False
+        self._begun = self._stopping = False
         self._condition = threading.Condition()
         self._woken = False
         self._thread = threading.Thread(
@@ -129,6 +133,17 @@ class Worker:
 
     def step(self, outbox: Outbox) -> float:
         """Send the next due row, if any. Returns for how many seconds there is nothing to do."""
+        seconds = self._send_next(outbox)
+        upkeep = self.integration.upkeep
+        if upkeep is None or seconds == 0:
+            return seconds
+        now_ms = self._options.clock()
+        if not self._begun:
+            outbox.read(lambda connection: upkeep.begin(connection, now_ms))
+            self._begun = True
+        return min(seconds, outbox.read(lambda connection: upkeep.turn(connection, now_ms)))
+
+    def _send_next(self, outbox: Outbox) -> float:
         now_ms = self._options.clock()
         if now_ms < self._resume_at_ms <= now_ms + LONGEST_WAIT_MS:
             return (self._resume_at_ms - now_ms) / 1000
@@ -146,11 +161,14 @@ class Worker:
         return 0.0
 
     def _attempt(self, outbox: Outbox, entry: Entry) -> None:
+        notification = entry.notification(self._options.origin)
         try:
-            send(self.integration, entry.notification(self._options.origin))
+            send(self.integration, notification)
         except SendError as error:
             self._refused(outbox, entry, error)
             return
+        if self.integration.upkeep is not None:
+            self.integration.upkeep.sent(notification, self._options.clock())
         self._failures_in_a_row = 0
         self.counters.sent += 1
         self._insist(lambda: outbox.delivered(entry, self._options.clock()))

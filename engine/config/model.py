@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, SkipValidation
 from pydantic_core import core_schema
@@ -195,6 +195,10 @@ class Config(Section):
     receivers: tuple[ReceiverConfig, ...] = ()
     route: RouteConfig | None = None
     inhibit_rules: tuple[InhibitRuleConfig, ...] = ()
+    # While a tier 2 alert of a task fires, those of tier 1 are not told.
+    tier_inhibition: bool = True
+    # "alertmanager": a resolution that is muted when its group speaks is dropped, as it does.
+    compat: Literal["stallwatch", "alertmanager"] = "stallwatch"
     # Those of `mute_time_intervals`, the old spelling, stand among them.
     time_intervals: tuple[TimeIntervalConfig, ...] = ()
     # Globs of Go template files; the loader makes them relative to the file.

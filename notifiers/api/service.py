@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from engine.alerts.alert import Alert, Suppression
     from engine.config.model import Config
     from engine.http.message import Handler
+    from engine.labels import Labels
     from engine.telemetry import OwnSample
     from notifiers.routing.tree import Route
     from notifiers.silences.silence import State
@@ -49,6 +50,10 @@ class SilenceService:
         self._status = Status(clock(), original(config))
         self._receivers = tuple(one.name for one in config.receivers)
         self._table = AlertTable(tuple, (root,), self.silences, clock, Origin.of(config))
+
+    def show_kept_back(self, kept_back: Callable[[Labels], Suppression]) -> None:
+        """From labels to what inhibits or mutes an alert: the dispatcher knows."""
+        self._table = replace(self._table, kept_back=kept_back)
 
     def suppression(self, alert: Alert) -> Suppression:
         """What keeps notifications of an alert back now."""

@@ -57,12 +57,17 @@ class RoutedAlerts(Protocol):
         ...
 
 
+def _nothing(_: Labels) -> Suppression:
+    return Suppression()
+
+
 @dataclass(frozen=True, slots=True)
 class AlertTable:
     """`RoutedAlerts` over the alerts of the rules: where routes lead them, and their silences.
 
     `active` gives pending and firing alerts with the rules' own labels. `routes`: the trees, each
-    of which an alert goes through. `clock`: unix milliseconds.
+    of which an alert goes through. `clock`: unix milliseconds. `kept_back`: from the
+    labels that are sent to what inhibits or mutes an alert now.
     """
 
     active: Callable[[], Sequence[Alert]]
@@ -70,6 +75,7 @@ class AlertTable:
     silences: Silences
     clock: Callable[[], int]
     origin: Origin = field(default_factory=Origin)
+    kept_back: Callable[[Labels], Suppression] = _nothing
 
     def alerts(self) -> Sequence[RoutedAlert]:
         """Every firing alert."""
@@ -90,7 +96,8 @@ class AlertTable:
     def suppression(self, alert: Alert) -> Suppression:
         """Its silences; they see the labels that are sent, external ones included."""
         labels = self.origin.labelled(alert.labels)
-        return Suppression(silenced_by=self.silences.silencing(labels, self.clock()))
+        silenced = self.silences.silencing(labels, self.clock())
+        return replace(self.kept_back(labels), silenced_by=silenced)
 
     def _routed(self) -> Iterator[tuple[RoutedAlert, list[Route]]]:
         silences, now_ms = self.silences.current(), self.clock()
@@ -102,6 +109,6 @@ class AlertTable:
             routed = RoutedAlert(
                 replace(alert, labels=labels),
                 tuple(route.receiver for route in taken),
-                Suppression(silenced_by=silences.silencing(labels, now_ms)),
+                replace(self.kept_back(labels), silenced_by=silences.silencing(labels, now_ms)),
             )
             yield routed, taken

@@ -10,6 +10,7 @@ import hashlib
 import heapq
 from typing import TYPE_CHECKING
 
+from engine.alerts.alert import Suppression
 from engine.alerts.fingerprint import fingerprint
 from notifiers.dispatch.deduplication import decide
 from notifiers.dispatch.group import Group, Timer, group_names, is_firing
@@ -160,6 +161,14 @@ class Dispatcher:
     def groups(self) -> Iterator[Group]:
         """All that have alerts."""
         return (group for group in self._groups.values() if group.alerts)
+
+    def kept_back(self, labels: Labels, now_ms: int) -> Suppression:
+        """What inhibits or mutes an alert with these labels now; silences are not looked at."""
+        quiet = (self._muting.of_route(route, now_ms) for route in self._root.match(labels))
+        muted = dict.fromkeys(name for each in quiet if each is not None for name in each.by)
+        return Suppression(
+            inhibited_by=self._muting.inhibitor.inhibited_by(labels), muted_by=tuple(muted)
+        )
 
     def _insert(self, identity: str, alert: Alert, sent: Labels, now_ms: int) -> Iterator[Group]:
         for route in self._root.match(sent):

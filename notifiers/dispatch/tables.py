@@ -68,6 +68,21 @@ def alerts_since(connection: sqlite3.Connection, sequence: int) -> tuple[int, li
     return newest, [alert_from_json(json.loads(text)) for _, text in rows]
 
 
+def told_alerts(connection: sqlite3.Connection, integration: str) -> list[Alert]:
+    """Alerts that an integration was told of and not of their end, as the rules gave them."""
+    rows = connection.execute(
+        "SELECT told FROM notify_log WHERE integration = ?", (integration,)
+    ).fetchall()
+    found = []
+    for identity in sorted(set().union(*(_set(told) for (told,) in rows))):
+        row = connection.execute(
+            "SELECT alert FROM notify_alert WHERE fingerprint = ?", (identity,)
+        ).fetchone()
+        if row is not None:
+            found.append(alert_from_json(json.loads(row[0])))
+    return found
+
+
 def drop_alerts(connection: sqlite3.Connection, fingerprints: Sequence[str], sequence: int) -> None:
     """Forget alerts, except what came after `sequence`: it may fire again."""
     connection.executemany(

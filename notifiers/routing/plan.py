@@ -37,7 +37,10 @@ class Plan:
         else:
             root = build_tree(config.route)
         rules = tuple(map(InhibitRule.of, config.inhibit_rules))
-        return cls(root, (*rules, TIER_RULE), Intervals(config.time_intervals))
+        if config.tier_inhibition:
+            rules = (*rules, TIER_RULE)
+        keeps_owed = config.compat != "alertmanager"
+        return cls(root, rules, Intervals(config.time_intervals), keeps_owed=keeps_owed)
 
 
 def everybody(receivers: Sequence[str], interval_ms: int = ALONE_INTERVAL_MS) -> Route:

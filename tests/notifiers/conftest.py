@@ -21,7 +21,7 @@ from notifiers.integrations import integrations
 from notifiers.origin import Origin
 from notifiers.outbox import Outbox
 from notifiers.routing.plan import Plan, everybody
-from notifiers.worker import SendOptions
+from notifiers.worker import SendOptions, unix_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -243,6 +243,7 @@ def support() -> Any:
 
     class Support:
         PATIENCE = PATIENCE
+        unix_ms = staticmethod(unix_ms)
         firing = staticmethod(firing)
         resolved = staticmethod(resolved)
         status = staticmethod(status)

@@ -38,3 +38,9 @@ def test_tier_2_inhibits_tier_1_beside_the_rules_that_are_written() -> None:
     own, tier = Plan.of(Config(inhibit_rules=(rule,))).inhibit_rules
     assert (own.sources[0].equal, own.target) == (("e",), rule.target_matchers)
     assert tier == TIER_RULE
+    assert Plan.of(Config(tier_inhibition=False)).inhibit_rules == ()
+
+
+def test_compat_drops_a_resolution_that_is_muted_as_alertmanager_does() -> None:
+    assert Plan.of(Config()).keeps_owed
+    assert not Plan.of(Config(compat="alertmanager")).keeps_owed

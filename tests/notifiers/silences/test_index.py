@@ -38,13 +38,14 @@ def silences(draw: st.DrawFn) -> list[Silence]:
 
 
 def slowly(all_of_them: Sequence[Silence], labels: dict[str, str], now_ms: int) -> tuple[str, ...]:
-    return tuple(
+    found = (
         one.id
         for one in all_of_them
         if one.starts_at_ms <= now_ms < one.ends_at_ms
         and one.matchers
         and all(matcher.matches(labels) for matcher in one.matchers)
     )
+    return tuple(sorted(found))
 
 
 @settings(max_examples=300, deadline=None)
