@@ -226,7 +226,7 @@ class AgentProcess:
                 "rule_files": [str(path) for path in self.rules],
                 "queue": {"size": self.queue_size},
                 "probes": self.probes,
-                **({"receivers": [integrations], "route": {"receiver": "oncall"}} if told else {}),
+                **({"receivers": [integrations]} if told else {}),
             },
             indent=2,
         )
