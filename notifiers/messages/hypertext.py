@@ -47,7 +47,7 @@ class _Html:
         return "".join(parts)
 
     def section(self, status: str, count: int) -> str:
-        return f"<hr><h3>{escape(status.capitalize())} ({count})</h3>"
+        return f"<h3>{escape(status.capitalize())} ({count})</h3>"
 
     def part(self, place: int, detail: int) -> str:
         part = self.message.parts[place]
@@ -61,7 +61,7 @@ class _Html:
         return f"<p>{escape(line)}</p>"
 
     def closing(self, level: int) -> str:
-        parts = ["<hr>"]
+        parts = []
         if self.message.silence and level < 2:
             parts.append(f"<p>To silence: <code>{escape(self.message.silence)}</code></p>")
         return "".join([*parts, f"<p><small>{escape(self.message.footer)}</small></p>", _END])
