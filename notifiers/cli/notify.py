@@ -14,6 +14,7 @@ from engine.config.loader import load_config
 from engine.labels import Labels
 from engine.timestamps import format_rfc3339
 from notifiers.cli.routes import show_routes
+from notifiers.cli.simulate import show_simulation
 from notifiers.integrations import integrations
 from notifiers.notification import Notification
 from notifiers.origin import Origin
@@ -44,12 +45,16 @@ class NotifyCommand:
         """Add the actions and their options."""
         parser.add_argument(
             "action",
-            choices=("test", "route", *STATES),
+            choices=("test", "route", "simulate", *STATES),
             help="test: send a test alert directly; route: show who is told of an alert with these "
-            "labels; pending, dead: list the outbox",
+            "labels; simulate: show who would have been told of a dry-run's alerts; pending, dead: "
+            "list the outbox",
         )
         parser.add_argument(
-            "labels", nargs="*", metavar="LABEL=VALUE", help="of the alert, for 'route'"
+            "labels",
+            nargs="*",
+            metavar="LABEL=VALUE|FILE",
+            help="of the alert, for 'route'; what 'dry-run --format json' wrote, for 'simulate'",
         )
         parser.add_argument("--config", help="configuration file (default: as for 'run')")
         parser.add_argument("--receiver", help="only this receiver")
@@ -57,13 +62,21 @@ class NotifyCommand:
         parser.add_argument(
             "--tree", action="store_true", help="with 'route': the whole tree, > where it goes"
         )
+        parser.add_argument(
+            "--each", action="store_true", help="with 'simulate': list the messages, too"
+        )
         parser.add_argument("--format", choices=("text", "json"), default="text")
 
     def run(self, args: argparse.Namespace) -> int:
         """Exit 0: all took it, or the list was printed. Exit 1: a receiver did not take it."""
-        if (args.labels or args.tree) and args.action != "route":
-            raise StallwatchError(f"stallwatch: labels and --tree are for 'route': {_ROUTE}")
+        if args.tree and args.action != "route":
+            raise StallwatchError(f"stallwatch: --tree is for 'route': {_ROUTE}")
+        if args.labels and args.action not in {"route", "simulate"}:
+            raise StallwatchError(f"stallwatch: labels are for 'route': {_ROUTE}")
         config = load_config(args.config)
+        if args.action == "simulate":
+            as_json = args.format == "json"
+            return show_simulation(config, args.labels, each=args.each, as_json=as_json)
         if args.action == "route":
             as_json = args.format == "json"
             return show_routes(config, args.labels, tree=args.tree, as_json=as_json)

@@ -1,0 +1,167 @@
+"""`stallwatch notify simulate`: who would have been told of the alerts of a dry-run, and when."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from engine.alerts.alert import Alert, AlertState
+from engine.alerts.wording import inert
+from engine.labels import Labels
+from engine.timestamps import format_rfc3339
+from notifiers.dispatch.dispatcher import Addressee, Dispatcher
+from notifiers.dispatch.group import is_firing
+from notifiers.dispatch.log import NotificationLog
+from notifiers.dispatch.muting import Muting
+from notifiers.inhibition import Inhibitor
+from notifiers.integrations import integrations
+from notifiers.origin import Origin
+from notifiers.routing.plan import Plan
+from notifiers.simulation import Sent, simulate
+from rules.errors import StallwatchError
+from rules.slotted import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.config.model import Config
+
+# Hours of the local clock at which a message wakes somebody.
+NIGHT_BEGINS, NIGHT_ENDS = 22, 7
+MAKE_ONE = "stallwatch dry-run RULES --data RECORDING --format json > alerts.json"
+
+
+class _Told(BaseModel):
+    """An alert of a dry-run; times are unix seconds."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    labels: dict[str, str]
+    annotations: dict[str, str] = {}
+    active_at: float
+    fired_at: float
+    resolved_at: float | None = None
+
+
+class _DryRun(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    start: float
+    end: float
+    alerts: tuple[_Told, ...]
+
+
+def show_simulation(config: Config, names: Sequence[str], *, each: bool, as_json: bool) -> int:
+    """Print what `config` makes of a dry-run's alerts. Raises StallwatchError for a bad file."""
+    if len(names) != 1:
+        raise StallwatchError(f"stallwatch: name one file of alerts, - for stdin: {MAKE_ONE}")
+    run = _read(names[0])
+    sent = list(_simulate(config, run))
+    rows = _rows(config, sent)
+    if as_json:
+        shown = [_record(one) for one in sent]
+        print(json.dumps({"integrations": rows, "messages": shown}, indent=2))
+        return 0
+    days = (run.end - run.start) / 86_400
+    print(f"{len(run.alerts)} alerts in {days:.3g} days would have been told so:\n")
+    width = max([len(row["integration"]) for row in rows] or [11])
+    print(f"{'integration':<{width}}  messages  repeats  at night ({NIGHT_BEGINS}-{NIGHT_ENDS} h)")
+    for row in rows:
+        counts = f"{row['messages']:>8}  {row['repeats']:>7}  {row['at_night']:>8}"
+        print(f"{inert(row['integration']):<{width}}  {counts}")
+    for one in sent if each else ():
+        print(_line(one))
+    return 0
+
+
+def _read(name: str) -> _DryRun:
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        return _DryRun.model_validate_json(text)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise StallwatchError(f"stallwatch: {name}: cannot be read: {reason}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise StallwatchError(
+            f"stallwatch: {name}: {place}: {first['msg']}\n    hint: {MAKE_ONE}"
+        ) from None
+
+
+def _simulate(config: Config, run: _DryRun) -> list[Sent]:
+    plan = Plan.of(config)
+    addressees: dict[str, list[Addressee]] = {}
+    for one in (one for one in integrations(config) if one.hears):
+        addressees.setdefault(one.receiver, []).append(Addressee(one.key, one.send_resolved))
+    if not addressees:
+        raise StallwatchError("stallwatch: the configuration names no receiver (see --config)")
+    muting = Muting(Inhibitor(plan.inhibit_rules), plan.times, None, Origin.of(config).labelled)
+    dispatcher = Dispatcher(
+        plan.root, addressees, muting, NotificationLog(), keeps_owed=plan.keeps_owed
+    )
+    return list(simulate(dispatcher, _events(run), round(run.end * 1000)))
+
+
+def _events(run: _DryRun) -> list[tuple[int, list[Alert]]]:
+    """Firings and ends in the order of time, those of one moment together, ends first."""
+    found: dict[int, list[Alert]] = {}
+    for told in run.alerts:
+        fires = Alert(
+            labels=Labels(told.labels),
+            annotations=told.annotations,
+            state=AlertState.FIRING,
+            value=0.0,
+            active_at_ms=round(told.active_at * 1000),
+            fired_at_ms=round(told.fired_at * 1000),
+        )
+        found.setdefault(round(told.fired_at * 1000), []).append(fires)
+        if told.resolved_at is not None:
+            at_ms = round(told.resolved_at * 1000)
+            over = replace(fires, state=AlertState.RESOLVED, resolved_at_ms=at_ms)
+            found.setdefault(at_ms, []).append(over)
+    return [(at_ms, sorted(found[at_ms], key=is_firing)) for at_ms in sorted(found)]
+
+
+def _rows(config: Config, sent: Sequence[Sent]) -> list[dict[str, Any]]:
+    keys = [one.key for one in integrations(config) if one.hears]
+    rows: dict[str, dict[str, Any]] = {
+        key: {"integration": key, "messages": 0, "repeats": 0, "at_night": 0} for key in keys
+    }
+    for one in sent:
+        row = rows[one.message.integration]
+        row["messages"] += 1
+        row["repeats"] += one.message.reason == "repeat interval elapsed"
+        row["at_night"] += _is_night(one.time_ms)
+    return list(rows.values())
+
+
+def _is_night(time_ms: int) -> bool:
+    hour = datetime.fromtimestamp(time_ms / 1000).astimezone().hour
+    return hour >= NIGHT_BEGINS or hour < NIGHT_ENDS
+
+
+def _record(one: Sent) -> dict[str, Any]:
+    message = one.message
+    return {
+        "time": one.time_ms / 1000,
+        "receiver": message.receiver,
+        "integration": message.integration,
+        "group": message.group_key,
+        "reason": message.reason,
+        "firing": [each.labels.to_dict() for each in message.alerts if is_firing(each)],
+        "resolved": [each.labels.to_dict() for each in message.alerts if not is_firing(each)],
+    }
+
+
+def _line(one: Sent) -> str:
+    firing = sum(map(is_firing, one.message.alerts))
+    counts = f"{firing} firing, {len(one.message.alerts) - firing} resolved"
+    group = inert(one.message.group_key)
+    when = format_rfc3339(one.time_ms)
+    return f"{when}  {one.message.integration}  {group}  {counts}: {one.message.reason}"
