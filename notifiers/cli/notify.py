@@ -69,10 +69,11 @@ class NotifyCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         """Exit 0: all took it, or the list was printed. Exit 1: a receiver did not take it."""
-        if args.tree and args.action != "route":
-            raise StallwatchError(f"stallwatch: --tree is for 'route': {_ROUTE}")
-        if args.labels and args.action not in {"route", "simulate"}:
-            raise StallwatchError(f"stallwatch: labels are for 'route': {_ROUTE}")
+        with_labels = {"route", "simulate"}
+        if (args.labels and args.action not in with_labels) or (
+            args.tree and args.action != "route"
+        ):
+            raise StallwatchError(f"stallwatch: labels and --tree are for 'route': {_ROUTE}")
         config = load_config(args.config)
         if args.action == "simulate":
             as_json = args.format == "json"
