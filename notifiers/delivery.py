@@ -24,6 +24,7 @@ from notifiers.integrations import integrations
 from notifiers.origin import Origin
 from notifiers.outbox import Outbox
 from notifiers.routing.plan import Plan
+from notifiers.upgrade import move_old_outbox
 from notifiers.worker import SendOptions, Worker
 from rules.errors import StallwatchError
 
@@ -86,6 +87,7 @@ class OutboxDelivery:
             own = outbox_rows.connect(state_path)
             outbox_rows.create_tables(own)
             tables.create_tables(own)
+            move_old_outbox(own, self._options.clock())
             own.close()
         except sqlite3.Error as error:
             raise StallwatchError(f"{state_path}: cannot be used as outbox: {error}") from error

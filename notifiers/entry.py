@@ -17,7 +17,7 @@ State: TypeAlias = Literal["pending", "delivered", "failed"]
 
 COLUMNS = (
     "id, receiver, integration, group_key, group_labels, status, alerts, news, state, reason,"
-    " detail, attempts, created_at_ms"
+    " detail, attempts, created_at_ms, retold"
 )
 
 
@@ -25,7 +25,9 @@ COLUMNS = (
 class Entry:
     """A row. `integration` is the key that its worker goes by; `attempts` were made so far.
 
-    `news`: why the message was made. `reason`, `detail`: why it was not taken.
+    `news`: why the message was made. `reason`, `detail`: why it was not taken. `retold`:
+    fingerprints of alerts that fire of which an earlier message told. `unreadable`: why there are
+    no alerts, in a row that is damaged or was written by a newer version.
     """
 
     id: str
@@ -41,6 +43,8 @@ class Entry:
     detail: str
     attempts: int
     created_at_ms: int
+    retold: frozenset[str] = frozenset()
+    unreadable: str = ""
 
     def notification(self, origin: Origin) -> Notification:
         """The message of this row.
@@ -75,21 +79,30 @@ class Backlog:
 
 
 def entry_of(row: tuple[Any, ...]) -> Entry:
-    """The entry of a row that was selected by COLUMNS."""
-    *names, group_labels, status, alerts, news, state, reason, detail, attempts, created = row
+    """The entry of a row that was selected by COLUMNS, readable or not."""
+    *names, group_labels, status, alerts, news, state, reason, detail, attempts, created, old = row
     identity, receiver, integration, group_key = names
+    try:
+        labels, retold = dict(json.loads(group_labels)), frozenset(json.loads(old))
+        told = tuple(alert_from_json(alert) for alert in json.loads(alerts))
+        unreadable = ""
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        labels, told, retold = {}, (), frozenset()
+        unreadable = f"the row cannot be read: {type(error).__name__}: {error}"
     return Entry(
         identity,
         receiver,
         integration,
         group_key,
-        json.loads(group_labels),
+        labels,
         "resolved" if status == "resolved" else "firing",
-        tuple(alert_from_json(alert) for alert in json.loads(alerts)),
+        told,
         news,
         "failed" if state == "failed" else "delivered" if state == "delivered" else "pending",
         reason,
         detail,
         attempts,
         created,
+        retold,
+        unreadable,
     )

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from engine.alerts.encoding import alert_to_json
 from engine.alerts.fingerprint import fingerprint
 from notifiers.dispatch.group import is_firing
 from notifiers.entry import COLUMNS, Backlog, entry_of
+from notifiers.refusals import SCHEMA as REFUSALS
+from notifiers.refusals import put_refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from engine.alerts.alert import Alert
     from notifiers.dispatch.dispatcher import Message
     from notifiers.entry import Entry, State
 
@@ -28,7 +31,7 @@ KEPT_MS = 7 * 86_400_000
 # No wait is ever as long: a row that seems to have one was written before the clock was set back.
 LONGEST_WAIT_MS = 2 * 3_600_000
 
-_SCHEMA = """
+_SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS notify_message (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
@@ -39,6 +42,8 @@ CREATE TABLE IF NOT EXISTS notify_message (
     status TEXT NOT NULL CHECK (status IN ('firing', 'resolved')),
     alerts TEXT NOT NULL,
     news TEXT NOT NULL,
+    firing TEXT NOT NULL DEFAULT '[]',
+    retold TEXT NOT NULL DEFAULT '[]',
     state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'delivered', 'failed')),
     reason TEXT NOT NULL DEFAULT '',
     detail TEXT NOT NULL DEFAULT '',
@@ -53,13 +58,7 @@ CREATE INDEX IF NOT EXISTS notify_message_open
     ON notify_message (receiver, state, created_at_ms) WHERE state != 'delivered';
 CREATE INDEX IF NOT EXISTS notify_message_group
     ON notify_message (integration, group_key) WHERE state = 'pending';
--- Alerts that a message told of which was given up; the dispatcher takes them out of its log.
-CREATE TABLE IF NOT EXISTS notify_refused (
-    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
-    integration TEXT NOT NULL,
-    group_key TEXT NOT NULL,
-    fingerprints TEXT NOT NULL
-);
+{REFUSALS}
 """
 
 # The oldest row that is due and has no earlier row of its own group in front of it.
@@ -77,6 +76,12 @@ ORDER BY sequence LIMIT 1
 def create_tables(connection: sqlite3.Connection) -> None:
     """Make the tables if they are missing."""
     connection.executescript(_SCHEMA)
+    own = {name for _, name, *_ in connection.execute("PRAGMA table_info(notify_message)")}
+    for column in ("firing", "retold"):
+        if column not in own:
+            connection.execute(
+                f"ALTER TABLE notify_message ADD COLUMN {column} TEXT NOT NULL DEFAULT '[]'"
+            )
 
 
 def add(connection: sqlite3.Connection, message: Message, now_ms: int) -> None:
@@ -84,33 +89,22 @@ def add(connection: sqlite3.Connection, message: Message, now_ms: int) -> None:
 
     Of an integration that is not configured any more it has failed at once.
     """
-    status = "firing" if any(map(is_firing, message.alerts)) else "resolved"
+    firing = sorted(fired(message.alerts))
+    status = "firing" if firing else "resolved"
     connection.execute(
-        "INSERT OR IGNORE INTO notify_message (id, receiver, integration, group_key, group_labels,"
-        " status, alerts, news, state, reason, created_at_ms, next_attempt_ms, finished_at_ms)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO notify_message (id, receiver, integration, group_key, group_labels,"
+        " status, alerts, news, firing, retold, state, reason, created_at_ms, next_attempt_ms,"
+        " finished_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (id) DO NOTHING",
         (
             message.id, message.receiver, message.integration, message.group_key,
             json.dumps(message.group_labels), status,
             json.dumps([alert_to_json(alert) for alert in message.alerts]), message.reason,
+            json.dumps(firing), json.dumps(sorted(message.retold)),
             *(("failed", "receiver_removed") if message.is_removed else ("pending", "")),
             now_ms, now_ms, now_ms if message.is_removed else None,
         ),
     )  # fmt: skip
-
-
-def refused(connection: sqlite3.Connection) -> list[tuple[int, str, str, frozenset[str]]]:
-    """(sequence, group key, integration, fingerprints) of what messages told that were given up."""
-    rows = connection.execute(
-        "SELECT sequence, group_key, integration, fingerprints FROM notify_refused"
-        " ORDER BY sequence"
-    )
-    return [(number, group, key, frozenset(json.loads(told))) for number, group, key, told in rows]
-
-
-def drop_refused(connection: sqlite3.Connection, sequence: int) -> None:
-    """They are out of the notification log."""
-    connection.execute("DELETE FROM notify_refused WHERE sequence <= ?", (sequence,))
 
 
 def connect(path: str) -> sqlite3.Connection:
@@ -155,6 +149,12 @@ class Outbox:
         ).fetchone()
         return None if due_ms is None else int(due_ms)
 
+    def attempt(self, entry: Entry) -> None:
+        """It is about to be sent: whatever becomes of this process, it may have arrived."""
+        self._connection.execute(
+            "UPDATE notify_message SET attempts = attempts + 1 WHERE id = ?", (entry.id,)
+        )
+
     def delivered(self, entry: Entry, now_ms: int) -> None:
         """The receiver has taken it."""
         self._finish(entry.id, "delivered", "", "", now_ms)
@@ -162,8 +162,7 @@ class Outbox:
     def retry(self, entry: Entry, at_ms: int, reason: str, detail: str) -> None:
         """It was not taken; try again at `at_ms`."""
         self._connection.execute(
-            "UPDATE notify_message SET attempts = attempts + 1, next_attempt_ms = ?, reason = ?,"
-            " detail = ? WHERE id = ?",
+            "UPDATE notify_message SET next_attempt_ms = ?, reason = ?, detail = ? WHERE id = ?",
             (at_ms, reason, detail, entry.id),
         )
 
@@ -173,26 +172,19 @@ class Outbox:
         Returns how many rows failed. A receiver that never heard that an alert fires is not owed
         its end.
         """
-        unheard = {fingerprint(alert.labels) for alert in entry.alerts if is_firing(alert)}
+        firing = fired(entry.alerts)
+        unheard = firing - entry.retold
         with self._transaction():
             self._finish(entry.id, "failed", reason, detail, now_ms)
-            if not unheard:
+            if not firing:
                 return 1
-            self._connection.execute(
-                "INSERT INTO notify_refused (integration, group_key, fingerprints)"
-                " VALUES (?, ?, ?)",
-                (entry.integration, entry.group_key, json.dumps(sorted(unheard))),
-            )
+            put_refusal(self._connection, entry.id, firing, unheard)
             later = self._connection.execute(
                 f"SELECT {COLUMNS} FROM notify_message WHERE integration = ? AND group_key = ?"  # noqa: S608 - a constant
-                " AND state = 'pending' AND status = 'resolved'",
+                " AND state = 'pending' ORDER BY sequence",
                 (entry.integration, entry.group_key),
             ).fetchall()
-            lost = [
-                row.id
-                for row in map(entry_of, later)
-                if {fingerprint(alert.labels) for alert in row.alerts} <= unheard
-            ]
+            lost = list(_pointless(map(entry_of, later), unheard))
             self._connection.executemany(
                 "UPDATE notify_message SET state = 'failed', reason = 'firing_not_delivered',"
                 " finished_at_ms = ? WHERE id = ?",
@@ -245,8 +237,8 @@ class Outbox:
 
     def _finish(self, identity: str, state: State, reason: str, detail: str, now_ms: int) -> None:
         self._connection.execute(
-            "UPDATE notify_message SET state = ?, reason = ?, detail = ?, finished_at_ms = ?,"
-            " attempts = attempts + 1 WHERE id = ?",
+            "UPDATE notify_message SET state = ?, reason = ?, detail = ?, finished_at_ms = ?"
+            " WHERE id = ?",
             (state, reason, detail, now_ms, identity),
         )
 
@@ -256,6 +248,23 @@ class Outbox:
         try:
             yield
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            # A full disk may have rolled back already.
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
+
+
+def fired(alerts: Iterable[Alert]) -> set[str]:
+    """The fingerprints of those that fire."""
+    return {fingerprint(alert.labels) for alert in alerts if is_firing(alert)}
+
+
+def _pointless(later: Iterable[Entry], unheard: set[str]) -> Iterator[str]:
+    """Ids of messages of nothing but ends of what nobody heard of, in the messages before them."""
+    unheard = set(unheard)
+    for row in later:
+        told = {fingerprint(alert.labels) for alert in row.alerts}
+        if row.status == "resolved" and told and told <= unheard:
+            yield row.id
+        unheard -= fired(row.alerts)

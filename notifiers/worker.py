@@ -13,6 +13,7 @@ from notifiers.backoff import Backoff
 from notifiers.origin import Origin
 from notifiers.outbox import LONGEST_WAIT_MS, Outbox
 from notifiers.receivers.receiver import SendError
+from notifiers.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 60.0
 STORAGE_RETRY_SECONDS = 1.0
+FAULT_RETRY_SECONDS = 10.0
 PRUNE_MS = 3_600_000
 
 
@@ -103,6 +105,7 @@ class Worker:
         self._resume_at_ms = 0
         self._prune_at_ms = 0
         self._begun = self._stopping = False
+        self._trouble = Trouble(logger, f"the outbox of {integration.key} cannot be used")
         self._condition = threading.Condition()
         self._woken = False
         self._thread = threading.Thread(
@@ -157,11 +160,24 @@ class Worker:
                 return IDLE_SECONDS
             # A row that is due but waits for an earlier one has that one's time.
             return min(IDLE_SECONDS, max(0.05, (due_ms - now_ms) / 1000))
+        if entry.unreadable:
+            where = f"{entry.receiver}/{self.integration.kind}"
+            logger.error("notification %s to %s given up: %s", entry.id, where, entry.unreadable)
+            self._insist(
+                lambda: self._count_failed(outbox, entry, "unreadable", entry.unreadable, now_ms)
+            )
+            return 0.0
         self._attempt(outbox, entry)
         return 0.0
 
     def _attempt(self, outbox: Outbox, entry: Entry) -> None:
         notification = entry.notification(self._options.origin)
+        try:
+            # Before it is sent: after a kill, a repeat has to know that it may be one.
+            outbox.attempt(entry)
+        except sqlite3.Error as error:
+            # A full disk keeps nobody from hearing of it; the repeat after a kill is not marked.
+            self._trouble.met(error)
         try:
             send(self.integration, notification)
         except SendError as error:
@@ -214,7 +230,7 @@ class Worker:
             try:
                 write()
             except sqlite3.Error as error:
-                logger.warning("the outbox cannot be written, trying again: %s", error)
+                self._trouble.met(error)
             else:
                 return
             with self._condition:
@@ -229,8 +245,15 @@ class Worker:
                 outbox = outbox or Outbox(self._path)
                 seconds = self.step(outbox)
             except sqlite3.Error as error:
-                logger.warning("the outbox cannot be read, trying again: %s", error)
+                self._trouble.met(error)
                 seconds = STORAGE_RETRY_SECONDS
+            except Exception as error:
+                # Without this thread its integration would hear of nothing any more.
+                if self._trouble.met(error):
+                    logger.exception("%s has failed", self.integration.key)
+                seconds = FAULT_RETRY_SECONDS
+            else:
+                self._trouble.over()
             self._rest(seconds)
         if outbox is not None:
             outbox.close()

@@ -65,7 +65,10 @@ class _Standard:
     def __get__(self, instance: object, owner: type) -> Any:
         import dataclasses
 
-        made = next(cls for cls in owner.__mro__ if vars(cls).get(self._name) is self)
+        made = next(cls for cls in owner.__mro__ if self._name in vars(cls))
+        found = vars(made)[self._name]
+        if found is not self:
+            return found  # another thread was quicker
         body = {name: field.standard() for name, field in self._fields.items()}
         body["__annotations__"] = made.__annotations__
         body["__module__"] = made.__module__

@@ -91,11 +91,15 @@ def _reason(
         return "new alerts added"
     if over and send_resolved:
         return "some alerts resolved"
-    if known.sent_ms < now_ms - repeat_ms:
+    # Sent in the future: the clock was set back, and the repeat shall not wait for it.
+    if not now_ms - repeat_ms <= known.sent_ms <= now_ms:
         return "repeat interval elapsed"
     return None
 
 
-def not_told(entry: LogEntry, refused: AbstractSet[str]) -> LogEntry:
-    """The entry when a message that told of these was given up: nothing is owed for them."""
-    return replace(entry, firing=entry.firing - refused, told=entry.told - refused)
+def not_told(entry: LogEntry, firing: AbstractSet[str], unheard: AbstractSet[str]) -> LogEntry:
+    """The entry when a message that said what is firing was given up: that is news again.
+
+    `unheard`: those of which no message before told; nothing is owed for them.
+    """
+    return replace(entry, firing=entry.firing - firing, told=entry.told - unheard)

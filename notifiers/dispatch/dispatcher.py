@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # Alertmanager looks for empty groups as often; an alert that comes sooner meets the old timer.
 EMPTY_GROUP_MS = 30_000
+# How often what no group needs any more is looked for, as Alertmanager does.
+SWEEP_MS = 900_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class Addressee:
 class Message:
     """One message of a group to one integration: firing alerts first, then resolved ones.
 
-    `id`: the same however often it is made of the same state; 32 hex digits. `is_removed`: the
+    `id`: the same however often it is made of the same state; 32 hex digits. `retold`:
+    fingerprints of those that fire of which an earlier message told. `is_removed`: the
     integration is not configured any more, so that nobody can be told.
     """
 
@@ -54,6 +57,7 @@ class Message:
     group_labels: Mapping[str, str]
     alerts: tuple[Alert, ...]
     reason: Reason
+    retold: frozenset[str] = frozenset()
     is_removed: bool = False
 
 
@@ -106,6 +110,7 @@ class Dispatcher:
         self._unheard: list[str] = []
         # (next flush, id); an entry that is not its group's timer is passed over.
         self._due: list[tuple[int, str]] = []
+        self._newest_ms = self._swept_ms = 0
 
     def take(self, alerts: Iterable[Alert], now_ms: int) -> list[Group]:
         """Alerts that fire or are resolved; the groups that are new or whose timers moved."""
@@ -137,9 +142,12 @@ class Dispatcher:
 
     def flush(self, now_ms: int) -> Flushed:
         """Let every group speak whose time has come."""
+        if now_ms < self._newest_ms:
+            self._clock_set_back(now_ms)
+        self._newest_ms = now_ms
         messages, self._strays = self._strays, []
         spoke: list[Group] = []
-        gone: list[str] = []
+        gone = self._sweep(now_ms)
         settled, self._unheard = self._unheard, []
         while (due_ms := self.next_ms()) is not None and due_ms <= now_ms:
             group = self._groups[heapq.heappop(self._due)[1]]
@@ -157,6 +165,30 @@ class Dispatcher:
             if first or news:
                 spoke.append(group)
         return Flushed(tuple(messages), tuple(spoke), tuple(gone), tuple(settled))
+
+    def _clock_set_back(self, now_ms: int) -> None:
+        """No group shall wait for the clock to come round again."""
+        self._swept_ms = min(self._swept_ms, now_ms)
+        for group in self._groups.values():
+            route, timer = group.route, group.timer
+            wait_ms = route.group_interval_ms if timer.flushed else route.group_wait_ms
+            if timer.next_flush_ms > now_ms + wait_ms:
+                group.timer = Timer(now_ms + wait_ms, flushed=timer.flushed)
+                heapq.heappush(self._due, (group.timer.next_flush_ms, group.id))
+            if group.empty_since_ms is not None:
+                group.empty_since_ms = min(group.empty_since_ms, now_ms)
+
+    def _sweep(self, now_ms: int) -> list[str]:
+        """Timers of an earlier process whose groups did not come back, and what the log kept."""
+        if now_ms - self._swept_ms < SWEEP_MS:
+            return []
+        self._swept_ms = now_ms
+        self._log.sweep({group.key for group in self._groups.values()}, now_ms)
+        over_ms = now_ms - EMPTY_GROUP_MS
+        gone = [own for own, timer in self._timers.items() if timer.next_flush_ms < over_ms]
+        for own in gone:
+            del self._timers[own]
+        return gone
 
     def groups(self) -> Iterator[Group]:
         """All that have alerts."""
@@ -223,7 +255,8 @@ class Dispatcher:
             entry = self._log.entry(group_key, integration)
             if entry is None:
                 continue
-            after = replace(entry, sent_ms=now_ms, told=entry.told - {identity})
+            own = frozenset({identity})
+            after = replace(entry, sent_ms=now_ms, firing=entry.firing - own, told=entry.told - own)
             self._log.write(group_key, integration, after)
             parts = (group_key, integration, identity, str(alert.resolved_at_ms))
             yield Message(
@@ -268,7 +301,7 @@ class Dispatcher:
                 continue
             self._log.write(group.key, to.key, _whose(news.entry, group))
             if not news.silent:
-                yield _message(group, to, news, alerts, 0 if entry is None else entry.sent_ms)
+                yield _message(group, to, news, alerts, entry)
 
     def _settle(self, group: Group, now_ms: int) -> Iterator[str]:
         """Let go of resolved alerts that nobody is owed."""
@@ -298,18 +331,26 @@ def _whose(entry: LogEntry, group: Group) -> LogEntry:
 
 
 def _message(
-    group: Group, to: Addressee, news: News, alerts: Mapping[str, Alert], before_ms: int
+    group: Group, to: Addressee, news: News, alerts: Mapping[str, Alert], before: LogEntry | None
 ) -> Message:
     told = sorted(
         (alerts[key] for key in news.firing | news.resolved),
         key=lambda alert: (not is_firing(alert), fired_at_ms(alert), alert.labels),
     )
-    parts = [group.key, to.key, str(before_ms)]
+    parts = [group.key, to.key, "0" if before is None else str(before.sent_ms)]
     parts += [f"{key} {fired_at_ms(alerts[key])}" for key in sorted(news.firing)]
     parts += [f"{key} {alerts[key].resolved_at_ms}" for key in sorted(news.resolved)]
     labels = dict(group.labels)
+    retold = frozenset() if before is None else before.told & news.firing
     return Message(
-        _digest(parts), group.route.receiver, to.key, group.key, labels, tuple(told), news.reason
+        _digest(parts),
+        group.route.receiver,
+        to.key,
+        group.key,
+        labels,
+        tuple(told),
+        news.reason,
+        retold,
     )
 
 

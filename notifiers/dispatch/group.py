@@ -74,5 +74,6 @@ def is_firing(alert: Alert) -> bool:
 
 def group_names(route: Route, labels: Mapping[str, str]) -> tuple[str, str]:
     """(id, key) of a group; the key is Alertmanager's, `{}/{severity="x"}:{alertname="A"}`."""
-    text = str(Labels(labels))
+    # A name that a process gave itself may be no UTF-8; keys go into the database.
+    text = str(Labels(labels)).encode("utf-8", "backslashreplace").decode()
     return f"{route.id}:{text}", f"{route.key}:{text}"

@@ -5,9 +5,12 @@ Sets of label hashes, not values (nflog/nflog.go in Alertmanager): a changed ann
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from rules.slotted import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
 
 Key: TypeAlias = "tuple[str, str]"
 """(group key, integration)."""
@@ -57,11 +60,19 @@ class NotificationLog:
 
     def forget(self, group_key: str, now_ms: int) -> None:
         """The group is gone: its entries that owe nothing and have expired may go too."""
-        for integration in list(self._integrations.get(group_key, ())):
+        integrations = self._integrations.get(group_key, set())
+        for integration in list(integrations):
             entry = self._entries[group_key, integration]
             if not entry.told and entry.expires_ms <= now_ms:
                 self._replace((group_key, integration), None)
-                self._integrations[group_key].discard(integration)
+                integrations.discard(integration)
+        if not integrations:
+            self._integrations.pop(group_key, None)
+
+    def sweep(self, alive: AbstractSet[str], now_ms: int) -> None:
+        """`forget` every group but those that are alive."""
+        for group_key in self._integrations.keys() - alive:
+            self.forget(group_key, now_ms)
 
     def saved(self) -> None:
         """What changed is on the disk."""

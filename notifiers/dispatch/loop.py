@@ -9,11 +9,14 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from notifiers import outbox
 from notifiers.dispatch import tables
 from notifiers.dispatch.deduplication import not_told
+from notifiers.refusals import drop_refusals, refusals
+from notifiers.trouble import Trouble
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 60.0
 STORAGE_RETRY_SECONDS = 1.0
+FAULT_RETRY_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class DispatchLoop:
         self._log: NotificationLog | None = None
         self._sequence = self._refused_up_to = 0
         self._unsaved: _Turn | None = None
+        self._trouble = Trouble(logger, "the dispatcher's tables cannot be used")
         self._stopping = self._woken = False
         self._condition = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="dispatcher", daemon=True)
@@ -95,16 +100,29 @@ class DispatchLoop:
             self._save(connection, self._unsaved)
         now_ms = self._clock()
         with self.lock:
-            dispatcher, log = self._opened(connection, now_ms)
-            self._take_refused(connection, log)
-            sequence, alerts = tables.alerts_since(connection, self._sequence)
-            touched = dispatcher.take(alerts, now_ms)
-            flushed = dispatcher.flush(now_ms)
-            self._sequence = sequence
-            due_ms = dispatcher.next_ms()
-        self._unsaved = _Turn(sequence, (*touched, *flushed.spoke), flushed)
+            try:
+                self._unsaved, due_ms = self._turn(connection, now_ms)
+            except BaseException:
+                # Half a turn is in memory and would pass for a whole one: what it took for told
+                # nobody was told.
+                self._begin_anew()
+                raise
         self._save(connection, self._unsaved)
         return IDLE_SECONDS if due_ms is None else min(IDLE_SECONDS, (due_ms - now_ms) / 1000)
+
+    def _turn(self, connection: sqlite3.Connection, now_ms: int) -> tuple[_Turn, int | None]:
+        dispatcher, log = self._opened(connection, now_ms)
+        self._take_refused(connection, log)
+        self._sequence, alerts = tables.alerts_since(connection, self._sequence)
+        touched = dispatcher.take(alerts, now_ms)
+        flushed = dispatcher.flush(now_ms)
+        turn = _Turn(self._sequence, (*touched, *flushed.spoke), flushed)
+        return turn, dispatcher.next_ms()
+
+    def _begin_anew(self) -> None:
+        """Forget what is in memory; the next turn begins from what is on the disk."""
+        self._dispatcher = self._log = self._unsaved = None
+        self._sequence = 0
 
     def _opened(
         self, connection: sqlite3.Connection, now_ms: int
@@ -115,12 +133,13 @@ class DispatchLoop:
         return self._dispatcher, self._log
 
     def _take_refused(self, connection: sqlite3.Connection, log: NotificationLog) -> None:
-        refused = outbox.refused(connection)
-        for _, group_key, integration, fingerprints in refused:
-            entry = log.entry(group_key, integration)
+        refused = refusals(connection)
+        for one in refused:
+            entry = log.entry(one.group_key, one.integration)
             if entry is not None:
-                log.write(group_key, integration, not_told(entry, fingerprints))
-        self._refused_up_to = refused[-1][0] if refused else 0
+                after = not_told(entry, one.firing, one.unheard)
+                log.write(one.group_key, one.integration, after)
+        self._refused_up_to = refused[-1].sequence if refused else 0
 
     def _save(self, connection: sqlite3.Connection, turn: _Turn) -> None:
         log, flushed = self._log, turn.flushed
@@ -137,10 +156,12 @@ class DispatchLoop:
             tables.put_timers(connection, turn.groups)
             tables.drop_timers(connection, flushed.gone)
             tables.drop_alerts(connection, flushed.settled, turn.sequence)
-            outbox.drop_refused(connection, self._refused_up_to)
+            drop_refusals(connection, self._refused_up_to)
             connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            # A full disk may have rolled back already.
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
             raise
         log.saved()
         self._unsaved = None
@@ -154,8 +175,17 @@ class DispatchLoop:
                 connection = connection or outbox.connect(self._path)
                 seconds = self.step(connection)
             except sqlite3.Error as error:
-                logger.warning("the dispatcher's tables cannot be used, trying again: %s", error)
+                self._trouble.met(error)
                 seconds = STORAGE_RETRY_SECONDS
+            except Exception as error:
+                # Without this thread nobody would be told of anything any more.
+                if self._trouble.met(error):
+                    logger.exception("the dispatcher has failed and begins anew")
+                with self.lock:
+                    self._begin_anew()
+                seconds = FAULT_RETRY_SECONDS
+            else:
+                self._trouble.over()
             with self._condition:
                 self._condition.wait_for(lambda: self._stopping or self._woken, max(0.0, seconds))
         if connection is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING
 
 from engine.alerts.encoding import alert_from_json, alert_to_json
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from engine.alerts.alert import Alert
     from notifiers.dispatch.group import Group
+
+logger = logging.getLogger(__name__)
 
 # An entry that nobody has written again for so long owes nothing any more.
 OWED_MS = 90 * 86_400_000
@@ -65,7 +68,7 @@ def alerts_since(connection: sqlite3.Connection, sequence: int) -> tuple[int, li
         "SELECT sequence, alert FROM notify_alert WHERE sequence > ? ORDER BY sequence", (sequence,)
     ).fetchall()
     newest = rows[-1][0] if rows else sequence
-    return newest, [alert_from_json(json.loads(text)) for _, text in rows]
+    return newest, [one for _, text in rows if (one := read_alert(text)) is not None]
 
 
 def told_alerts(connection: sqlite3.Connection, integration: str) -> list[Alert]:
@@ -78,9 +81,18 @@ def told_alerts(connection: sqlite3.Connection, integration: str) -> list[Alert]
         row = connection.execute(
             "SELECT alert FROM notify_alert WHERE fingerprint = ?", (identity,)
         ).fetchone()
-        if row is not None:
-            found.append(alert_from_json(json.loads(row[0])))
+        if row is not None and (one := read_alert(row[0])) is not None:
+            found.append(one)
     return found
+
+
+def read_alert(text: str) -> Alert | None:
+    """The alert of a row; None, and said in the log, where it cannot be read."""
+    try:
+        return alert_from_json(json.loads(text))
+    except (ValueError, TypeError, KeyError):
+        logger.exception("nobody is told of an alert in state.db that cannot be read: %s", text)
+        return None
 
 
 def drop_alerts(connection: sqlite3.Connection, fingerprints: Sequence[str], sequence: int) -> None:
@@ -120,8 +132,12 @@ def read_log(connection: sqlite3.Connection, now_ms: int) -> NotificationLog:
         " FROM notify_log"
     )
     for group, key, sent, expires, firing, told, labels, receiver in rows:
-        pairs = tuple((name, value) for name, value in json.loads(labels))
-        entry = LogEntry(sent, expires, _set(firing), _set(told), pairs, receiver)
+        try:
+            pairs = tuple((name, value) for name, value in json.loads(labels))
+            entry = LogEntry(sent, expires, _set(firing), _set(told), pairs, receiver)
+        except (ValueError, TypeError):
+            logger.exception("what %s was told of %s cannot be read", key, group)
+            continue
         log.write(group, key, entry)
     log.saved()
     return log

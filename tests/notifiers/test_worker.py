@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 from engine.alerts.fingerprint import fingerprint
 from notifiers.backoff import Backoff
 from notifiers.dispatch.dispatcher import Message
-from notifiers.outbox import KEPT_MS, Outbox, add, refused
+from notifiers.outbox import KEPT_MS, Outbox, add
 from notifiers.receivers.receiver import SendError
+from notifiers.refusals import refusals
 from notifiers.worker import IDLE_SECONDS, Integration, SendOptions, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from engine.alerts.alert import Alert
     from notifiers.notification import Notification
+    from notifiers.refusals import Refusal
 
 KEY = "ops/fake/0"
 
@@ -214,7 +217,115 @@ def test_a_message_that_is_given_up_leaves_word_of_who_was_not_told(
     bench.add(alert)
     bench.step()
     with sqlite3.connect(path) as connection:
-        ((_, group, integration, fingerprints),) = refused(connection)
-    assert (group, integration) == (str(alert.labels), KEY)
-    assert fingerprints == {fingerprint(alert.labels)}
+        (one,) = refusals(connection)
+    assert (one.group_key, one.integration) == (str(alert.labels), KEY)
+    assert one.firing == one.unheard == {fingerprint(alert.labels)}
     assert heard == [1]
+
+
+def put(
+    bench: Bench,
+    name: str,
+    *alerts: Alert,
+    retold: Sequence[Alert] = (),
+) -> None:
+    """A message of a group of all these alerts."""
+    again = frozenset(fingerprint(alert.labels) for alert in retold)
+    message = Message(name, "ops", KEY, "{}:{}", {}, alerts, "new alerts added", again)
+    with sqlite3.connect(bench.path) as connection:
+        add(connection, message, bench.now_ms)
+
+
+def refused_now(bench: Bench) -> list[Refusal]:
+    with sqlite3.connect(bench.path) as connection:
+        return refusals(connection)
+
+
+def test_a_message_that_was_under_way_when_the_process_died_says_that_it_may_be_a_repeat(
+    path: str, support: Any
+) -> None:
+    bench = Bench(path, [KeyboardInterrupt()])  # type: ignore[list-item]
+    bench.add(support.firing())
+    with pytest.raises(KeyboardInterrupt):
+        bench.step()
+    bench.outbox.close()
+    after = Bench(path)
+    after.run()
+    (again,) = after.target.taken
+    assert again.possible_repeat
+    assert again.attempt == 2
+
+
+def test_a_database_that_takes_no_mark_keeps_nobody_from_hearing(
+    path: str, support: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(path)
+    bench.add(support.firing())
+
+    def full(entry: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(bench.outbox, "attempt", full)
+    bench.run()
+    assert len(bench.target.taken) == 1
+
+
+def test_a_repeat_that_is_given_up_does_not_lose_the_end_of_what_was_told(
+    path: str, support: Any
+) -> None:
+    bench = Bench(path, [None, SendError("http_413", "", permanent=True)])
+    old, new = support.firing("Old"), support.firing("New")
+    put(bench, "first", old)
+    put(bench, "second", old, new, retold=[old])
+    bench.run()
+    (one,) = refused_now(bench)
+    assert one.firing == {fingerprint(old.labels), fingerprint(new.labels)}
+    assert one.unheard == {fingerprint(new.labels)}
+
+
+def test_what_a_later_message_tells_is_not_taken_for_unheard_and_its_end_is_sent(
+    path: str, support: Any
+) -> None:
+    bench = Bench(path, [SendError("http_400", "", permanent=True)])
+    one, other = support.firing("One"), support.firing("Other")
+    put(bench, "first", one)
+    put(bench, "second", one, other, retold=[one])
+    put(bench, "end", support.resolved(one))
+    bench.run()
+    assert [len(message.alerts) for message in bench.target.taken] == [2, 1]
+    (refusal,) = refused_now(bench)
+    assert refusal.unheard == refusal.firing == set()
+
+
+def test_a_row_that_cannot_be_read_is_given_up_and_holds_up_nobody(path: str, support: Any) -> None:
+    bench = Bench(path)
+    bench.add(support.firing("Damaged"), support.firing("Sound"))
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE notify_message SET alerts = '[{' WHERE id = 'Damaged on'")
+    bench.run()
+    assert [each.id for each in bench.target.taken] == ["Sound on"]
+    (dead,) = bench.outbox.entries("failed")
+    assert (dead.id, dead.reason) == ("Damaged on", "unreadable")
+    assert "JSONDecodeError" in dead.detail
+
+
+def test_the_thread_survives_a_fault(
+    path: str, support: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("notifiers.worker.FAULT_RETRY_SECONDS", 0.001)
+    bench = Bench(path)
+    bench.add(support.firing())
+    failures = [ZeroDivisionError(), KeyError()]
+
+    def clock() -> int:
+        if failures:
+            raise failures.pop()
+        return bench.now_ms
+
+    one = Integration(KEY, "ops", "fake", bench.target)
+    worker = Worker(one, path, SendOptions(clock=clock))
+    worker.start()
+    while not bench.target.taken:
+        pass
+    worker.ask_to_stop()
+    assert worker.join(60)

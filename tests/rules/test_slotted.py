@@ -213,3 +213,11 @@ def test_what_would_be_wrong_is_refused_where_it_is_defined() -> None:
 def test_slots_are_asked_for() -> None:
     with pytest.raises(TypeError, match="slots=True is missing"):
         slotted.dataclass(slots=False)
+
+
+def test_what_is_shown_to_others_may_be_looked_at_by_two_threads_at_once() -> None:
+    made = classes(slotted)[0]
+    late = vars(made)["__dataclass_fields__"]
+    first = late.__get__(None, made)
+    # The other thread had found the descriptor before the first put what stays in its place.
+    assert late.__get__(None, made) is first

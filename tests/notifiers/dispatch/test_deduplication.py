@@ -96,6 +96,6 @@ def test_who_asks_for_no_resolutions_gets_none_and_the_log_has_them() -> None:
 
 
 def test_a_message_that_was_given_up_has_told_nobody() -> None:
-    after = not_told(entry("AB"), frozenset("B"))
+    after = not_told(entry("AB"), frozenset("B"), frozenset("B"))
     assert after.firing == {"A"}
     assert after.told == {"A"}

@@ -432,3 +432,17 @@ def test_messages_are_those_of_a_slow_dispatcher(seed: int) -> None:
         fast.append(f"{sent.time_ms} {sorted(firing)} {sorted(over_)}")
     assert sorted(fast) == sorted(Slow(root).run(timeline, START + 1_500_000))
     assert fast
+
+
+def test_a_clock_that_is_set_back_silences_no_group() -> None:
+    log = NotificationLog()
+    muting = Muting(Inhibitor(()), Intervals(()))
+    made = Dispatcher(route(), {"ops": [Addressee("ops/fake/0")]}, muting, log)
+    made.take([alert("A/n1", 0)], START)
+    assert len(made.flush(START + 30_000).messages) == 1
+    day_ms = 86_400_000
+    made.flush(START - day_ms)
+    made.take([alert("A/n2", -86_000)], START - day_ms)
+    (message,) = made.flush(START - day_ms + 300_000).messages
+    assert len(message.alerts) == 2
+    assert made.flush(START - day_ms + 3_000_000).messages == ()
