@@ -6,6 +6,7 @@ Connect times are a classic histogram: every second one of the kernel's 28 power
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from engine.readings import Count
@@ -67,8 +68,14 @@ def histogram_names() -> tuple[tuple[str, Pairs], ...]:
 
 
 def connect_counts(process: Process | None, tallies: list[Tally]) -> Iterator[Count]:
-    """The histogram's growth from the tallies of one process that are buckets."""
-    by_bucket = {tally.what: tally.count for tally in tallies if tally.what < BUCKETS}
+    """The histogram's growth from the tallies of one process that are buckets.
+
+    Of None, who stands for all users that nobody knows, there may be many of each bucket.
+    """
+    by_bucket: Counter[int] = Counter()
+    for tally in tallies:
+        if tally.what < BUCKETS:
+            by_bucket[tally.what] += tally.count
     total = sum(by_bucket.values())
     if not total:
         return

@@ -7,6 +7,7 @@ import struct
 from engine.readings import Count, Process
 from probes.tcp_retransmit.flow import User
 from probes.tcp_retransmit.tallies import (
+    CONNECT_SECONDS,
     STREAM,
     Tally,
     connect_counts,
@@ -50,6 +51,14 @@ def test_each_connect_failure_and_reset_weighs_once() -> None:
         ),
         Count("tcp_resets_total", ME, 1.0, (("direction", "sent"),), weight=1, stream=STREAM),
     ]
+
+
+def test_users_that_nobody_knows_count_together_in_each_bucket() -> None:
+    strangers = [Tally(User(pid, 7), 10, pid, 0.5) for pid in (1, 2, 3)]
+    counts = {(c.metric, c.labels): c for c in connect_counts(None, strangers)}
+    assert counts[f"{CONNECT_SECONDS}_count", ()].delta == 6
+    assert counts[f"{CONNECT_SECONDS}_count", ()].weight == 6
+    assert counts[f"{CONNECT_SECONDS}_sum", ()].delta == 1.5
 
 
 def test_nothing_was_connected_so_there_is_no_histogram() -> None:
