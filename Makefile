@@ -8,7 +8,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .PHONY: run test check e2e kills test-kernels soak endurance cuda-minute gpu-bundle gpu-check overhead \
   bench-account bench-traps bench-counts bench-agent \
-	bench-peers demo venv venv-dev venv-e2e venv-kernels clean
+	bench-peers bench-delivery demo venv venv-dev venv-e2e venv-kernels clean
 
 run: venv
 	@$(STALLWATCH) run $(ARGS)
@@ -84,6 +84,10 @@ bench-agent: venv
 # The same rules over the same data here, in Prometheus and in VictoriaMetrics: about an hour.
 bench-peers: venv
 	@.venv/bin/python -m bench.peers $(ARGS)
+
+# The same alerts through our delivery and a real Alertmanager, message by message: ten minutes.
+bench-delivery: venv
+	@.venv/bin/python -m bench.delivery $(ARGS)
 
 venv:
 	@sh scripts/setup.sh

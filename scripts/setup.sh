@@ -48,6 +48,35 @@ missing_beside_jobs() {
   command -v perf >/dev/null 2>&1 || printf 'linux-perf '
 }
 
+# What our delivery is compared with. Its package starts a service, now and on every boot, and only
+# the program is wanted: a policy keeps the service down, which then is switched off.
+install_alertmanager() {
+  ! command -v prometheus-alertmanager >/dev/null 2>&1 || return 0
+  if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+    say "Alertmanager is not installed: the delivery is not compared with it"
+    say "  mend: as root, apt-get install prometheus-alertmanager"
+    return 0
+  fi
+  policy=""
+  if [ ! -e "$SYSTEM/sbin/policy-rc.d" ]; then
+    policy="$SYSTEM/sbin/policy-rc.d"
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 2' INT TERM
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+  fi
+  say "installing prometheus-alertmanager, its service stays off"
+  log="$(mktemp)"
+  missing="prometheus-alertmanager "
+  apt install -y --no-install-recommends $missing || { apt update; install_one_by_one; }
+  rm -f "$log"
+  if [ -n "$policy" ]; then
+    rm -f "$policy"
+    deb-systemd-helper disable prometheus-alertmanager.service >/dev/null 2>&1 || true
+    update-rc.d prometheus-alertmanager disable >/dev/null 2>&1 || true
+  fi
+}
+
 # What boots another kernel in emulation.
 missing_for_kernels() {
   command -v qemu-system-x86_64 >/dev/null 2>&1 || printf 'qemu-system-x86 '
@@ -205,6 +234,7 @@ stamp=".venv/.set-up${group:+-$group}"
 want="$(cat pyproject.toml scripts/setup.sh | cksum)"
 stamped() { [ -f "$1" ] && [ "$(cat "$1")" = "$want" ]; }
 install_packages
+[ -z "$torch" ] || install_alertmanager
 # What the tests need has what the agent needs.
 if ! usable || ! { stamped "$stamp" || stamped .venv/.set-up-dev; }; then
   make_venv

@@ -108,7 +108,10 @@ class DispatchLoop:
                 self._begin_anew()
                 raise
         self._save(connection, self._unsaved)
-        return IDLE_SECONDS if due_ms is None else min(IDLE_SECONDS, (due_ms - now_ms) / 1000)
+        if due_ms is None:
+            return IDLE_SECONDS
+        # Saving took its time: counted from the turn's start, each turn would delay the next one.
+        return min(IDLE_SECONDS, (due_ms - self._clock()) / 1000)
 
     def _turn(self, connection: sqlite3.Connection, now_ms: int) -> tuple[_Turn, int | None]:
         dispatcher, log = self._opened(connection, now_ms)

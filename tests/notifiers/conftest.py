@@ -220,12 +220,14 @@ def make_agent(tmp_path: Path) -> Iterator[Callable[..., Agent]]:
     """`make_agent(config)`: a started delivery that is quick to try again."""
     agents: list[Agent] = []
 
-    def make(config: Config, *, start: bool = True, name: str = "state.db") -> Agent:
+    def make(
+        config: Config, *, start: bool = True, name: str = "state.db", interval_ms: int = 50
+    ) -> Agent:
         path = str(tmp_path / name)
         quick = Backoff(base_seconds=0.01, cap_seconds=0.05)
         options = SendOptions(quick, origin=Origin.of(config))
         names = [receiver.name for receiver in config.receivers]
-        plan = Plan(everybody(names, interval_ms=50))
+        plan = Plan(everybody(names, interval_ms=interval_ms))
         delivery = OutboxDelivery(integrations(config), plan, path, options)
         agents.append(Agent(delivery, path))
         if start:

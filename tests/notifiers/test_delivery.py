@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler
     from pathlib import Path
 
+HOUR = 3_600_000
+
 
 def test_firing_and_resolved_both_arrive_once_and_in_order(
     hook: Any, make_agent: Any, support: Any
@@ -101,7 +103,8 @@ def test_a_refusal_is_a_dead_letter_with_its_reason(
     hook: Any, make_agent: Any, support: Any, code: int, reason: str
 ) -> None:
     hook.always = support.status(code, Location="http://127.0.0.1:1/stolen")
-    agent = make_agent(support.configured(ops=[("webhook", {"url": hook.url})]))
+    # A group tells again what was refused when its interval is over, as Alertmanager's does.
+    agent = make_agent(support.configured(ops=[("webhook", {"url": hook.url})]), interval_ms=HOUR)
     agent.fire(support.firing())
     assert agent.settle("failed", 1) == [("ops", "firing", "rejected")]
     assert len(hook.received) == 1
@@ -117,7 +120,7 @@ def test_no_resolution_for_who_never_heard_of_the_firing(
     hook: Any, make_agent: Any, support: Any
 ) -> None:
     hook.always = support.status(404)
-    agent = make_agent(support.configured(ops=[("webhook", {"url": hook.url})]))
+    agent = make_agent(support.configured(ops=[("webhook", {"url": hook.url})]), interval_ms=HOUR)
     alert = support.firing()
     agent.fire(alert)
     agent.settle("failed", 1)
@@ -231,7 +234,7 @@ def test_one_bad_message_does_not_hold_up_the_others(
 def test_what_is_too_old_is_given_up_and_counted(hook: Any, make_agent: Any, support: Any) -> None:
     hook.always = support.status(500)
     settings = {"url": hook.url, "max_retry_age": "1ms"}
-    agent = make_agent(support.configured(ops=[("webhook", settings)]))
+    agent = make_agent(support.configured(ops=[("webhook", settings)]), interval_ms=HOUR)
     agent.fire(support.firing())
     agent.settle("failed", 1)
     agent.await_sample("stallwatch_notify_failed_total", 1, reason="expired")

@@ -143,6 +143,32 @@ def test_root_on_a_bare_debian_gets_everything_from_the_distribution(machine: Ma
     assert (machine.venv / "site/bcc").resolve() == system / "lib/python3/dist-packages/bcc"
 
 
+def test_alertmanager_is_installed_and_its_service_never_started(machine: Machine) -> None:
+    machine.apt()
+    policy = machine.folder / "usr/sbin/policy-rc.d"
+    policy.parent.mkdir(parents=True)
+    for name in ("gdb", "strace", "bpftrace", "perf"):
+        machine.tool(name, "#!/bin/sh\n")
+    for name in ("deb-systemd-helper", "update-rc.d"):
+        machine.tool(name, f'#!/bin/sh\necho "{name} $*" >>"$CALLS"\n')
+    forbids = f'case "$*" in *alertmanager*) cat "{policy}" >>"$CALLS" ;; esac\n'
+    machine.tool("apt-get", APT + forbids)
+    status, said, calls = machine.set_up("--torch")
+    assert status == 0
+    assert "setup: installing prometheus-alertmanager, its service stays off" in said
+    begin = next(place for place, call in enumerate(calls) if " prometheus-alertmanager" in call)
+    assert calls[begin + 1 : begin + 5] == [
+        "#!/bin/sh",
+        "exit 101",
+        "deb-systemd-helper disable prometheus-alertmanager.service",
+        "update-rc.d prometheus-alertmanager disable",
+    ]
+    assert not policy.exists()
+    machine.tool("prometheus-alertmanager", "#!/bin/sh\n")
+    _, _, calls = machine.set_up("--torch")
+    assert not [call for call in calls if " prometheus-alertmanager" in call]
+
+
 def test_a_second_run_installs_nothing(machine: Machine) -> None:
     machine.apt()
     machine.set_up()

@@ -73,6 +73,21 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "state.db")
 
 
+def test_what_saving_takes_does_not_delay_the_next_turn(
+    bench: Bench, support: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = tables.save_log
+
+    def slow(*arguments: Any) -> None:
+        bench.now_ms += 700
+        saved(*arguments)
+
+    monkeypatch.setattr("notifiers.dispatch.tables.save_log", slow)
+    bench.fire(support.firing())
+    # The group's interval is ten seconds, counted from when it spoke.
+    assert bench.loop.step(bench.connection) == 9.3
+
+
 def test_a_turn_that_breaks_off_in_its_middle_is_done_again_as_a_whole(
     bench: Bench, support: Any
 ) -> None:
