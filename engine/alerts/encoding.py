@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from engine.alerts.alert import Alert, AlertState
@@ -12,11 +11,13 @@ from engine.labels import Labels
 def alert_to_json(alert: Alert) -> dict[str, Any]:
     """A JSON object; the value is text, since JSON knows no NaN and no infinity."""
     return {
-        **asdict(alert),
+        # Not `dataclasses.asdict`, which copies all that is below, label by label.
+        **{name: getattr(alert, name) for name in Alert.__match_args__},
+        "annotations": dict(alert.annotations),
         "labels": alert.labels.to_dict(),
         "state": alert.state.value,
         "value": repr(float(alert.value)),
-        "evidence": list(alert.evidence),
+        "evidence": [dict(entry) for entry in alert.evidence],
     }
 
 

@@ -200,9 +200,13 @@ class StateDb:
                         enqueue(connection, owed)
             except sqlite3.Error as error:
                 self._backlog = owed[-MAX_BACKLOG:]
+                self._failed(
+                    "cannot be written, trying again at each evaluation", error, again=self._refused
+                )
                 self._refused = True
-                self._failed("cannot be written, trying again at the next evaluation", error)
                 return False
+            if self._refused:
+                LOGGER.warning("%s: can be written again", self.path)
             self._backlog = []
             self._refused = False
             for state in states:
@@ -221,9 +225,11 @@ class StateDb:
             if not self.durable:
                 shutil.rmtree(Path(self.path).parent, ignore_errors=True)
 
-    def _failed(self, what: str, error: Exception) -> None:
+    def _failed(self, what: str, error: Exception, *, again: bool = False) -> None:
+        """Count it, and say so unless that was said `again` and again."""
         self.failed_total += 1
-        LOGGER.warning("%s: %s: %s", self.path, what, error)
+        if not again:
+            LOGGER.warning("%s: %s: %s", self.path, what, error)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -446,3 +446,36 @@ def test_a_clock_that_is_set_back_silences_no_group() -> None:
     (message,) = made.flush(START - day_ms + 300_000).messages
     assert len(message.alerts) == 2
     assert made.flush(START - day_ms + 3_000_000).messages == ()
+
+
+def test_ten_thousand_alerts_in_an_hour_leave_nothing_behind() -> None:
+    """Each fires for a random while; its end comes after its beginning."""
+    draw, log = random.Random(7), NotificationLog()
+    plays: list[tuple[int, list[Alert]]] = []
+    for number in range(10_000):
+        began = draw.uniform(0, 3000)
+        over = draw.uniform(began + 1, 3600)
+        plays.append((START + round(began * 1000), [alert(f"A{number}/n{number % 7}", began)]))
+        ended = alert(f"A{number}/n{number % 7}", over, over=True, fired=began)
+        plays.append((START + round(over * 1000), [ended]))
+    plays.sort(key=lambda play: play[0])
+    tree = route(group_by=frozenset({"node"}), wait=0, interval=10)
+    muting = Muting(Inhibitor([TIER_RULE]), Intervals(()))
+    made = Dispatcher(tree, {"ops": [Addressee("ops/fake/0")]}, muting, log)
+    fires: set[Labels] = set()
+    heard = 0
+    for sent in simulate(made, plays, START + 3_700_000):
+        for one in sent.message.alerts:
+            assert (one.labels in fires) or one.state is AlertState.FIRING
+            (fires.discard if one.state is AlertState.RESOLVED else fires.add)(one.labels)
+            heard += one.state is AlertState.RESOLVED
+    assert not fires
+    assert heard > 9_000
+    assert list(made.groups()) == []
+    made.flush(START + 86_400_000)
+    assert made.next_ms() is None
+    assert not made._held
+    assert not made._groups
+    assert not log._entries
+    assert not log._owing
+    assert not log._integrations
