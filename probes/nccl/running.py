@@ -66,6 +66,8 @@ class NcclRunning:
         self._bpf = load(SOURCE, kinds, settings.defines())
         self.sites = FunctionSites(self._bpf, FUNCTIONS, max_files=settings.max_files)
         self.plugins = Plugins(self._bpf)
+        # Pids of processes whose environment names a plugin by a path of another name, by file.
+        self._named: dict[FileKey, set[int]] = {}
         self.settlement = Settlement(self._bpf, self.sites, self.plugins, settings)
         self._owners = self.settlement.owners
         try:
@@ -183,7 +185,16 @@ class NcclRunning:
         for process in gone:
             self._users.discard(process)
             self._rings.forget(process)
+            self._leave_plugins(process.pid)
             self._emit(Gone(process))
+
+    def _leave_plugins(self, pid: int) -> None:
+        """Plugins of another name: nobody watches their files, so their users are counted here."""
+        for key in [key for key, pids in self._named.items() if pid in pids]:
+            self._named[key].discard(pid)
+            if not self._named[key]:
+                del self._named[key]
+                self.plugins.detach(key)
 
     def _drain(self) -> None:
         self._tell(self._rings.drain())
@@ -191,6 +202,7 @@ class NcclRunning:
         made, self._rings.made = self._rings.made, set()
         for pid in made:
             for mapped in named_by_environment(pid):
+                self._named.setdefault(mapped.key, set()).add(pid)
                 self.plugins.attach(mapped)
 
     def _tell(self, readings: Iterable[Reading]) -> None:

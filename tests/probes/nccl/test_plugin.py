@@ -116,6 +116,30 @@ def test_only_the_time_in_which_a_kernel_runs_is_a_wait(
 
 
 @pytest.mark.root
+@pytest.mark.parametrize("name", ["libnccl-profiler-own.so", "libodd.so"])
+def test_a_plugin_is_let_go_of_with_its_last_user(
+    driver: Driver, start: Callable[..., Job], tmp_path: Path, name: str
+) -> None:
+    plugin = build_plugin(tmp_path, 5, name)
+    jobs = [start(NCCL_PROFILER_PLUGIN=str(plugin)) for _ in range(2)]
+
+    def followed() -> bool:
+        files = driver.running.plugins._files.values()
+        return any(each.file.path.endswith(name) for each in files)
+
+    for job in jobs:
+        job.do("init", 0, 0, 2, 1)
+    driver.attach()
+    driver.attach()
+    for job, after in zip(jobs, (True, False), strict=True):
+        assert followed()
+        job.process.kill()
+        job.process.wait()
+        driver.flush()
+        assert followed() is after
+
+
+@pytest.mark.root
 def test_a_kernel_that_does_not_end_is_an_open_wait_until_the_communicator_is_aborted(
     driver: Driver, start: Callable[..., Job], tmp_path: Path
 ) -> None:
