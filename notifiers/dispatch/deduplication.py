@@ -24,6 +24,9 @@ Reason: TypeAlias = Literal[
 ]
 # How long Alertmanager keeps its log (`--data.retention`).
 RETENTION_MS = 120 * 3_600_000
+# After a message was refused for good: Alertmanager's default group interval. A receiver that is
+# misconfigured shall not get a dead letter at each tick of a short one.
+REFUSED_PAUSE_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +94,17 @@ def _reason(
         return "new alerts added"
     if over and send_resolved:
         return "some alerts resolved"
+    if known.refused_ms and not 0 <= now_ms - known.refused_ms < REFUSED_PAUSE_MS:
+        return "new alerts added"
     # Sent in the future: the clock was set back, and the repeat shall not wait for it.
     if not now_ms - repeat_ms <= known.sent_ms <= now_ms:
         return "repeat interval elapsed"
     return None
 
 
-def not_told(entry: LogEntry, firing: AbstractSet[str], unheard: AbstractSet[str]) -> LogEntry:
-    """The entry when a message that said what is firing was given up: that is news again.
+def not_told(entry: LogEntry, unheard: AbstractSet[str], now_ms: int) -> LogEntry:
+    """The entry when a message that said what is firing was given up: later it is news again.
 
     `unheard`: those of which no message before told; nothing is owed for them.
     """
-    return replace(entry, firing=entry.firing - firing, told=entry.told - unheard)
+    return replace(entry, told=entry.told - unheard, refused_ms=now_ms)

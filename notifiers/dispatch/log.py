@@ -24,7 +24,7 @@ class LogEntry:
     as resolved since, in that message or before it: each is owed its resolution, also when it
     is muted now and `firing` no longer has it. From `expires_ms` on the entry counts as
     absent, except for what is owed. `group_labels` and `receiver` serve where no route leads to the
-    group any more.
+    group any more. `refused_ms`: when the message was given up; 0: it was not.
     """
 
     sent_ms: int
@@ -33,6 +33,7 @@ class LogEntry:
     told: frozenset[str] = frozenset()
     group_labels: tuple[tuple[str, str], ...] = ()
     receiver: str = ""
+    refused_ms: int = 0
 
 
 class NotificationLog:

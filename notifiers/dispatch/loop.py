@@ -115,7 +115,7 @@ class DispatchLoop:
 
     def _turn(self, connection: sqlite3.Connection, now_ms: int) -> tuple[_Turn, int | None]:
         dispatcher, log = self._opened(connection, now_ms)
-        self._take_refused(connection, log)
+        self._take_refused(connection, log, now_ms)
         self._sequence, alerts = tables.alerts_since(connection, self._sequence)
         touched = dispatcher.take(alerts, now_ms)
         flushed = dispatcher.flush(now_ms)
@@ -135,12 +135,14 @@ class DispatchLoop:
             self._dispatcher = self._open_dispatcher(self._log, tables.timers(connection))
         return self._dispatcher, self._log
 
-    def _take_refused(self, connection: sqlite3.Connection, log: NotificationLog) -> None:
+    def _take_refused(
+        self, connection: sqlite3.Connection, log: NotificationLog, now_ms: int
+    ) -> None:
         refused = refusals(connection)
         for one in refused:
             entry = log.entry(one.group_key, one.integration)
-            if entry is not None:
-                after = not_told(entry, one.firing, one.unheard)
+            if entry is not None and one.firing:
+                after = not_told(entry, one.unheard, now_ms)
                 log.write(one.group_key, one.integration, after)
         self._refused_up_to = refused[-1].sequence if refused else 0
 

@@ -44,6 +44,7 @@ CREATE TABLE IF NOT EXISTS notify_log (
     told TEXT NOT NULL,
     group_labels TEXT NOT NULL,
     receiver TEXT NOT NULL,
+    refused_ms INTEGER NOT NULL,
     PRIMARY KEY (group_key, integration)
 );
 """
@@ -128,13 +129,12 @@ def read_log(connection: sqlite3.Connection, now_ms: int) -> NotificationLog:
     log = NotificationLog()
     rows = connection.execute(
         "SELECT group_key, integration, sent_ms, expires_ms, firing, told, group_labels,"
-        " receiver"
-        " FROM notify_log"
+        " receiver, refused_ms FROM notify_log"
     )
-    for group, key, sent, expires, firing, told, labels, receiver in rows:
+    for group, key, sent, expires, firing, told, labels, receiver, refused in rows:
         try:
             pairs = tuple((name, value) for name, value in json.loads(labels))
-            entry = LogEntry(sent, expires, _set(firing), _set(told), pairs, receiver)
+            entry = LogEntry(sent, expires, _set(firing), _set(told), pairs, receiver, refused)
         except (ValueError, TypeError):
             logger.exception("what %s was told of %s cannot be read", key, group)
             continue
@@ -154,8 +154,8 @@ def save_log(connection: sqlite3.Connection, log: NotificationLog) -> None:
             continue
         texts = _text(entry.firing), _text(entry.told), json.dumps(entry.group_labels)
         connection.execute(
-            "INSERT OR REPLACE INTO notify_log VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (*key, entry.sent_ms, entry.expires_ms, *texts, entry.receiver),
+            "INSERT OR REPLACE INTO notify_log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*key, entry.sent_ms, entry.expires_ms, *texts, entry.receiver, entry.refused_ms),
         )
 
 

@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from notifiers.dispatch.deduplication import RETENTION_MS, decide, not_told
+from notifiers.dispatch.deduplication import (
+    REFUSED_PAUSE_MS,
+    RETENTION_MS,
+    decide,
+    not_told,
+)
 from notifiers.dispatch.log import LogEntry
 
 HOUR = 3_600_000
@@ -95,7 +100,20 @@ def test_who_asks_for_no_resolutions_gets_none_and_the_log_has_them() -> None:
     assert fresh.entry.told == {"A", "C"}
 
 
-def test_a_message_that_was_given_up_has_told_nobody() -> None:
-    after = not_told(entry("AB"), frozenset("B"), frozenset("B"))
-    assert after.firing == {"A"}
+def test_a_message_that_was_given_up_has_told_nobody_and_is_made_again_a_while_later() -> None:
+    after = not_told(entry("AB"), frozenset("B"), NOW)
     assert after.told == {"A"}
+
+    def reason(later_ms: int, firing: str = "AB", over: str = "") -> str:
+        news = decide(after, set(firing), set(over), now_ms=NOW + later_ms, repeat_ms=4 * HOUR)
+        return news.reason if news else ""
+
+    # A receiver that refuses has no dead letter for each tick, and hears soon when it is mended.
+    assert reason(REFUSED_PAUSE_MS - 1) == ""
+    assert reason(REFUSED_PAUSE_MS) == "new alerts added"
+    # What is new does not wait for it, and nobody is told of the end of what was never told.
+    assert reason(1000, "ABC") == "new alerts added"
+    assert reason(1000, "A", "B") == ""
+    again = decide(after, {"A", "B"}, set(), now_ms=NOW + REFUSED_PAUSE_MS, repeat_ms=4 * HOUR)
+    assert again is not None
+    assert (again.entry.refused_ms, again.entry.told) == (0, frozenset("AB"))

@@ -148,7 +148,7 @@ def test_an_alert_that_cannot_be_read_is_named_and_holds_up_nobody(
 ) -> None:
     bench.connection.execute("INSERT INTO notify_alert (fingerprint, alert) VALUES ('f', '{}')")
     bench.connection.execute(
-        "INSERT INTO notify_log VALUES ('k', 'i', 0, 9e15, '[', '[]', '[]', 'ops')"
+        "INSERT INTO notify_log VALUES ('k', 'i', 0, 9e15, '[', '[]', '[]', 'ops', 0)"
     )
     bench.fire(support.firing())
     bench.step()

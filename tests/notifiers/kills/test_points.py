@@ -87,7 +87,7 @@ def test_a_kill_between_two_commits_loses_nothing(
 
 
 def test_a_kill_before_the_dispatcher_knows_what_was_given_up(
-    hook: Any, make_agent: Agents, support: Any
+    hook: Any, make_agent: Agents, support: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was refused is news again, and its end is owed to nobody before that."""
     hook.replies = [support.status(400)]
@@ -102,6 +102,7 @@ def test_a_kill_before_the_dispatcher_knows_what_was_given_up(
 
         Outbox.fail = fail  # type: ignore[method-assign, assignment]
 
+    monkeypatch.setattr("notifiers.dispatch.deduplication.REFUSED_PAUSE_MS", 0)
     first_life(make_agent, config, support.firing(), injected)
     agent = make_agent(config)
     agent.settle("delivered", 1)
