@@ -15,8 +15,9 @@ from engine.alerts.alert import Suppression
 from notifiers import outbox as outbox_rows
 from notifiers.api.service import SilenceService
 from notifiers.dispatch import tables
-from notifiers.dispatch.dispatcher import Addressee, Dispatcher
+from notifiers.dispatch.dispatcher import Dispatcher
 from notifiers.dispatch.loop import DispatchLoop
+from notifiers.dispatch.message import Addressee
 from notifiers.dispatch.muting import Muting
 from notifiers.entry import Backlog
 from notifiers.inhibition import Inhibitor

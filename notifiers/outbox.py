@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from engine.alerts.alert import Alert
-    from notifiers.dispatch.dispatcher import Message
+    from notifiers.dispatch.message import Message
     from notifiers.entry import Entry, State
 
 ResultT = TypeVar("ResultT")

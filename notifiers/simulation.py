@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from engine.alerts.alert import Alert
-    from notifiers.dispatch.dispatcher import Dispatcher, Message
+    from notifiers.dispatch.dispatcher import Dispatcher
+    from notifiers.dispatch.message import Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from engine.alerts.alert import Alert, AlertState
 from engine.alerts.wording import inert
 from engine.labels import Labels
 from engine.timestamps import format_rfc3339
-from notifiers.dispatch.dispatcher import Addressee, Dispatcher
+from notifiers.dispatch.dispatcher import Dispatcher
 from notifiers.dispatch.group import is_firing
 from notifiers.dispatch.log import NotificationLog
+from notifiers.dispatch.message import Addressee
 from notifiers.dispatch.muting import Muting
 from notifiers.inhibition import Inhibitor
 from notifiers.integrations import integrations

@@ -6,7 +6,6 @@ dispatch/dispatch.go and notify/notify.go of Alertmanager.
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from engine.alerts.alert import Suppression
 from engine.alerts.fingerprint import fingerprint
 from notifiers.dispatch.deduplication import decide
 from notifiers.dispatch.group import Group, Timer, group_names, is_firing
-from notifiers.notification import fired_at_ms
+from notifiers.dispatch.message import Message, digest, message_of
 from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
     from engine.alerts.alert import Alert
     from engine.labels import Labels
-    from notifiers.dispatch.deduplication import News, Reason
     from notifiers.dispatch.log import Key, LogEntry, NotificationLog
+    from notifiers.dispatch.message import Addressee
     from notifiers.dispatch.muting import Muting
     from notifiers.routing.tree import Route
 
@@ -31,34 +30,6 @@ if TYPE_CHECKING:
 EMPTY_GROUP_MS = 30_000
 # How often what no group needs any more is looked for, as Alertmanager does.
 SWEEP_MS = 900_000
-
-
-@dataclass(frozen=True, slots=True)
-class Addressee:
-    """An integration: its key in the log and the outbox, and whether it asks for resolutions."""
-
-    key: str
-    send_resolved: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of a group to one integration: firing alerts first, then resolved ones.
-
-    `id`: the same however often it is made of the same state; 32 hex digits. `retold`:
-    fingerprints of those that fire of which an earlier message told. `is_removed`: the
-    integration is not configured any more, so that nobody can be told.
-    """
-
-    id: str
-    receiver: str
-    integration: str
-    group_key: str
-    group_labels: Mapping[str, str]
-    alerts: tuple[Alert, ...]
-    reason: Reason
-    retold: frozenset[str] = frozenset()
-    is_removed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +231,7 @@ class Dispatcher:
             self._log.write(group_key, integration, after)
             parts = (group_key, integration, identity, str(alert.resolved_at_ms))
             yield Message(
-                _digest(parts),
+                digest(parts),
                 entry.receiver,
                 integration,
                 group_key,
@@ -301,7 +272,7 @@ class Dispatcher:
                 continue
             self._log.write(group.key, to.key, _whose(news.entry, group))
             if not news.silent:
-                yield _message(group, to, news, alerts, entry)
+                yield message_of(group, to, news, alerts, entry)
 
     def _settle(self, group: Group, now_ms: int) -> Iterator[str]:
         """Let go of resolved alerts that nobody is owed."""
@@ -328,31 +299,3 @@ def _is_abandoned(group: Group, now_ms: int) -> bool:
 def _whose(entry: LogEntry, group: Group) -> LogEntry:
     labels = tuple(sorted(group.labels.items()))
     return replace(entry, group_labels=labels, receiver=group.route.receiver)
-
-
-def _message(
-    group: Group, to: Addressee, news: News, alerts: Mapping[str, Alert], before: LogEntry | None
-) -> Message:
-    told = sorted(
-        (alerts[key] for key in news.firing | news.resolved),
-        key=lambda alert: (not is_firing(alert), fired_at_ms(alert), alert.labels),
-    )
-    parts = [group.key, to.key, "0" if before is None else str(before.sent_ms)]
-    parts += [f"{key} {fired_at_ms(alerts[key])}" for key in sorted(news.firing)]
-    parts += [f"{key} {alerts[key].resolved_at_ms}" for key in sorted(news.resolved)]
-    labels = dict(group.labels)
-    retold = frozenset() if before is None else before.told & news.firing
-    return Message(
-        _digest(parts),
-        group.route.receiver,
-        to.key,
-        group.key,
-        labels,
-        tuple(told),
-        news.reason,
-        retold,
-    )
-
-
-def _digest(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]

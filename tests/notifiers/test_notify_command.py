@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.cli.main import main
-from notifiers.dispatch.dispatcher import Message
+from notifiers.dispatch.message import Message
 from notifiers.outbox import Outbox, add
 
 if TYPE_CHECKING:

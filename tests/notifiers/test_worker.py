@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.alerts.fingerprint import fingerprint
 from notifiers.backoff import Backoff
-from notifiers.dispatch.dispatcher import Message
+from notifiers.dispatch.message import Message
 from notifiers.outbox import KEPT_MS, Outbox, add
 from notifiers.receivers.receiver import SendError
 from notifiers.refusals import refusals

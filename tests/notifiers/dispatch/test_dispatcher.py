@@ -10,8 +10,9 @@ from engine.alerts.alert import Alert, AlertState
 from engine.alerts.fingerprint import fingerprint
 from engine.alerts.matchers import parse_matchers
 from engine.labels import Labels
-from notifiers.dispatch.dispatcher import Addressee, Dispatcher
+from notifiers.dispatch.dispatcher import Dispatcher
 from notifiers.dispatch.log import NotificationLog
+from notifiers.dispatch.message import Addressee
 from notifiers.dispatch.muting import Muting
 from notifiers.inhibition import TIER_RULE, Inhibitor, InhibitRule, Source
 from notifiers.routing.intervals import Intervals

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from notifiers.dispatch import tables
-from notifiers.dispatch.dispatcher import Addressee, Dispatcher
+from notifiers.dispatch.dispatcher import Dispatcher
 from notifiers.dispatch.loop import DispatchLoop
+from notifiers.dispatch.message import Addressee
 from notifiers.dispatch.muting import Muting
 from notifiers.inhibition import Inhibitor
 from notifiers.outbox import Outbox, connect

@@ -1,0 +1,79 @@
+"""A message of a group to one integration, and its id."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from notifiers.dispatch.group import is_firing
+from notifiers.notification import fired_at_ms
+from rules.slotted import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from engine.alerts.alert import Alert
+    from notifiers.dispatch.deduplication import News, Reason
+    from notifiers.dispatch.group import Group
+    from notifiers.dispatch.log import LogEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Addressee:
+    """An integration: its key in the log and the outbox, and whether it asks for resolutions."""
+
+    key: str
+    send_resolved: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a group to one integration: firing alerts first, then resolved ones.
+
+    `id`: the same however often it is made of the same state; 32 hex digits. `retold`:
+    fingerprints of those that fire of which an earlier message told. `is_removed`: the
+    integration is not configured any more, so that nobody can be told.
+    """
+
+    id: str
+    receiver: str
+    integration: str
+    group_key: str
+    group_labels: Mapping[str, str]
+    alerts: tuple[Alert, ...]
+    reason: Reason
+    retold: frozenset[str] = frozenset()
+    is_removed: bool = False
+
+
+def message_of(
+    group: Group, to: Addressee, news: News, alerts: Mapping[str, Alert], before: LogEntry | None
+) -> Message:
+    """The message that tells an integration of a group's news.
+
+    `alerts`: the group's, by fingerprint. `before`: what the log had.
+    """
+    told = sorted(
+        (alerts[key] for key in news.firing | news.resolved),
+        key=lambda alert: (not is_firing(alert), fired_at_ms(alert), alert.labels),
+    )
+    parts = [group.key, to.key, "0" if before is None else str(before.sent_ms)]
+    parts += [f"{key} {fired_at_ms(alerts[key])}" for key in sorted(news.firing)]
+    parts += [f"{key} {alerts[key].resolved_at_ms}" for key in sorted(news.resolved)]
+    labels = dict(group.labels)
+    retold = frozenset() if before is None else before.told & news.firing
+    return Message(
+        digest(parts),
+        group.route.receiver,
+        to.key,
+        group.key,
+        labels,
+        tuple(told),
+        news.reason,
+        retold,
+    )
+
+
+def digest(parts: Iterable[str]) -> str:
+    """An id, 32 hex digits, of what makes a message the same as another."""
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
