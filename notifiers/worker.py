@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import threading
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from notifiers.backoff import Backoff
@@ -14,6 +14,7 @@ from notifiers.origin import Origin
 from notifiers.outbox import LONGEST_WAIT_MS, Outbox
 from notifiers.receivers.receiver import SendError
 from notifiers.trouble import Trouble
+from notifiers.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 60.0
-STORAGE_RETRY_SECONDS = 1.0
-FAULT_RETRY_SECONDS = 10.0
 PRUNE_MS = 3_600_000
 
 
@@ -99,40 +98,30 @@ class Worker:
         self.counters = Counters()
         # Called when a message was given up: who it told of nothing is owed nothing.
         self.on_refused: Callable[[], None] = _nothing
-        self._path = state_path
         self._options = options
         self._failures_in_a_row = 0
         self._resume_at_ms = 0
         self._prune_at_ms = 0
-        self._begun = self._stopping = False
+        self._begun = False
         self._trouble = Trouble(logger, f"the outbox of {integration.key} cannot be used")
-        self._condition = threading.Condition()
-        self._woken = False
-        self._thread = threading.Thread(
-            target=self._run, name=f"notify {integration.key}", daemon=True
-        )
+        name = f"notify {integration.key}"
+        self._turns = Turns(name, partial(Outbox, state_path), self.step, self._trouble)
 
     def start(self) -> None:
         """Run in a thread of its own."""
-        self._thread.start()
+        self._turns.start()
 
     def wake(self) -> None:
         """There may be something new in the outbox."""
-        with self._condition:
-            self._woken = True
-            self._condition.notify_all()
+        self._turns.wake()
 
     def ask_to_stop(self) -> None:
         """Send nothing more; what is under way may end."""
-        with self._condition:
-            self._stopping = True
-            self._condition.notify_all()
+        self._turns.ask_to_stop()
 
     def join(self, timeout_seconds: float) -> bool:
         """Wait for the thread; False when it is still sending."""
-        if self._thread.ident is not None:
-            self._thread.join(timeout_seconds)
-        return not self._thread.is_alive()
+        return self._turns.join(timeout_seconds)
 
     def step(self, outbox: Outbox) -> float:
         """Send the next due row, if any. Returns for how many seconds there is nothing to do."""
@@ -163,7 +152,7 @@ class Worker:
         if entry.unreadable:
             where = f"{entry.receiver}/{self.integration.kind}"
             logger.error("notification %s to %s given up: %s", entry.id, where, entry.unreadable)
-            self._insist(
+            self._turns.insist(
                 lambda: self._count_failed(outbox, entry, "unreadable", entry.unreadable, now_ms)
             )
             return 0.0
@@ -187,7 +176,7 @@ class Worker:
             self.integration.upkeep.sent(notification, self._options.clock())
         self._failures_in_a_row = 0
         self.counters.sent += 1
-        self._insist(lambda: outbox.delivered(entry, self._options.clock()))
+        self._turns.insist(lambda: outbox.delivered(entry, self._options.clock()))
 
     def _refused(self, outbox: Outbox, entry: Entry, error: SendError) -> None:
         now_ms = self._options.clock()
@@ -197,7 +186,7 @@ class Worker:
             reason = "rejected" if error.permanent else "expired"
             logger.error("notification %s to %s given up: %s", entry.id, where, error)
             detail = f"{error.reason}: {error}"
-            self._insist(lambda: self._count_failed(outbox, entry, reason, detail, now_ms))
+            self._turns.insist(lambda: self._count_failed(outbox, entry, reason, detail, now_ms))
             self.on_refused()
             if error.permanent:
                 return
@@ -213,7 +202,7 @@ class Worker:
         if self._failures_in_a_row == 1:
             logger.warning("notification %s to %s not taken yet: %s", entry.id, where, error)
         next_ms = now_ms + max(row_ms, pause_ms)
-        self._insist(lambda: outbox.retry(entry, next_ms, error.reason, str(error)))
+        self._turns.insist(lambda: outbox.retry(entry, next_ms, error.reason, str(error)))
 
     def _count_failed(
         self, outbox: Outbox, entry: Entry, reason: str, detail: str, now_ms: int
@@ -223,49 +212,6 @@ class Worker:
         failed[reason] = failed.get(reason, 0) + 1
         if rows > 1:
             failed["firing_not_delivered"] = failed.get("firing_not_delivered", 0) + rows - 1
-
-    def _insist(self, write: Callable[[], object]) -> None:
-        """Write an outcome, again and again if the disk is full: else it would be sent twice."""
-        while True:
-            try:
-                write()
-            except sqlite3.Error as error:
-                self._trouble.met(error)
-            else:
-                return
-            with self._condition:
-                if self._stopping:
-                    return
-                self._condition.wait(STORAGE_RETRY_SECONDS)
-
-    def _run(self) -> None:
-        outbox: Outbox | None = None
-        while self._go_on():
-            try:
-                outbox = outbox or Outbox(self._path)
-                seconds = self.step(outbox)
-            except sqlite3.Error as error:
-                self._trouble.met(error)
-                seconds = STORAGE_RETRY_SECONDS
-            except Exception as error:
-                # Without this thread its integration would hear of nothing any more.
-                if self._trouble.met(error):
-                    logger.exception("%s has failed", self.integration.key)
-                seconds = FAULT_RETRY_SECONDS
-            else:
-                self._trouble.over()
-            self._rest(seconds)
-        if outbox is not None:
-            outbox.close()
-
-    def _go_on(self) -> bool:
-        with self._condition:
-            self._woken = False
-            return not self._stopping
-
-    def _rest(self, seconds: float) -> None:
-        with self._condition:
-            self._condition.wait_for(lambda: self._stopping or self._woken, seconds)
 
 
 def _nothing() -> None:

@@ -10,6 +10,7 @@ import logging
 import sqlite3
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from notifiers import outbox
@@ -17,6 +18,7 @@ from notifiers.dispatch import tables
 from notifiers.dispatch.deduplication import not_told
 from notifiers.refusals import drop_refusals, refusals
 from notifiers.trouble import Trouble
+from notifiers.turns import Turns
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 60.0
-STORAGE_RETRY_SECONDS = 1.0
-FAULT_RETRY_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,6 @@ class DispatchLoop:
         wake: Callable[[], None],
         clock: Callable[[], int],
     ) -> None:
-        self._path = path
         self._open_dispatcher = open_dispatcher
         self._wake_workers = wake
         self._clock = clock
@@ -64,10 +63,10 @@ class DispatchLoop:
         self._log: NotificationLog | None = None
         self._sequence = self._refused_up_to = 0
         self._unsaved: _Turn | None = None
-        self._trouble = Trouble(logger, "the dispatcher's tables cannot be used")
-        self._stopping = self._woken = False
-        self._condition = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="dispatcher", daemon=True)
+        trouble = Trouble(logger, "the dispatcher's tables cannot be used")
+        self._turns = Turns(
+            "the dispatcher", partial(outbox.connect, path), self.step, trouble, self._forget_turn
+        )
         # Held while a turn is made, and by who looks at the groups.
         self.lock = threading.Lock()
 
@@ -78,21 +77,16 @@ class DispatchLoop:
 
     def start(self) -> None:
         """Run in a thread of its own."""
-        self._thread.start()
+        self._turns.start()
 
     def wake(self) -> None:
         """There are alerts, or somebody has changed a silence."""
-        with self._condition:
-            self._woken = True
-            self._condition.notify_all()
+        self._turns.wake()
 
     def stop(self, timeout_seconds: float) -> None:
         """Finish the turn under way, then end."""
-        with self._condition:
-            self._stopping = True
-            self._condition.notify_all()
-        if self._thread.ident is not None:
-            self._thread.join(timeout_seconds)
+        self._turns.ask_to_stop()
+        self._turns.join(timeout_seconds)
 
     def step(self, connection: sqlite3.Connection) -> float:
         """One turn; returns for how many seconds there is nothing to do. Raises sqlite3.Error."""
@@ -173,30 +167,6 @@ class DispatchLoop:
         if flushed.messages:
             self._wake_workers()
 
-    def _run(self) -> None:
-        connection: sqlite3.Connection | None = None
-        while self._go_on():
-            try:
-                connection = connection or outbox.connect(self._path)
-                seconds = self.step(connection)
-            except sqlite3.Error as error:
-                self._trouble.met(error)
-                seconds = STORAGE_RETRY_SECONDS
-            except Exception as error:
-                # Without this thread nobody would be told of anything any more.
-                if self._trouble.met(error):
-                    logger.exception("the dispatcher has failed and begins anew")
-                with self.lock:
-                    self._begin_anew()
-                seconds = FAULT_RETRY_SECONDS
-            else:
-                self._trouble.over()
-            with self._condition:
-                self._condition.wait_for(lambda: self._stopping or self._woken, max(0.0, seconds))
-        if connection is not None:
-            connection.close()
-
-    def _go_on(self) -> bool:
-        with self._condition:
-            self._woken = False
-            return not self._stopping
+    def _forget_turn(self) -> None:
+        with self.lock:
+            self._begin_anew()

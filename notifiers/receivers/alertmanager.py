@@ -18,16 +18,16 @@ from engine.timestamps import format_rfc3339
 from notifiers.alertmanager.resending import RESEND_MS, valid_until_ms
 from notifiers.notification import fired_at_ms
 from notifiers.receivers.alert_json import annotations_of
-from notifiers.receivers.http_config import HttpConfig, open_session
-from notifiers.receivers.http_post import ask, checked_url, host_of
+from notifiers.receivers.http_config import HttpConfig
+from notifiers.receivers.http_post import ask, checked_url
 from notifiers.receivers.receiver import ReceiverSettings, SendError
+from notifiers.receivers.single_url import SingleUrlReceiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from engine.alerts.alert import Alert
     from notifiers.notification import Notification
-    from notifiers.receivers.receiver import Target
 
 PATH = "/api/v2/alerts"
 # Prometheus' `DefaultMaxBatchSize`, and a bound on bytes: evidence makes alerts long.
@@ -54,25 +54,15 @@ class AlertmanagerConfig(ReceiverSettings):
         return url
 
 
-class AlertmanagerReceiver:
-    """One Alertmanager. It is its own, only target."""
+class AlertmanagerReceiver(SingleUrlReceiver):
+    """One Alertmanager."""
 
     Config: ClassVar[type[BaseModel]] = AlertmanagerConfig
 
     def __init__(self, config: AlertmanagerConfig) -> None:
         self.send_resolved = config.send_resolved
         self.resend_ms = config.resend.ms
-        self._url = config.url.get_secret_value().rstrip("/") + PATH
-        self._session = open_session(config.http_config)
-
-    @property
-    def label(self) -> str:
-        """Scheme and host: a path may be a secret."""
-        return host_of(self._url)
-
-    def targets(self) -> Sequence[Target]:
-        """Itself."""
-        return (self,)
+        super().__init__(config.url.get_secret_value().rstrip("/") + PATH, config.http_config)
 
     def send(self, notification: Notification, timeout_seconds: float) -> None:
         """Tell of all alerts of a notification as of now. Raises SendError."""

@@ -13,16 +13,14 @@ from pydantic import BaseModel, SecretStr, field_validator
 
 from engine.config.quantities import Interval, PositiveDuration
 from engine.timestamps import format_rfc3339
-from notifiers.receivers.http_config import HttpConfig, open_session
-from notifiers.receivers.http_post import JSON_HEADERS, ask, checked_url, host_of
+from notifiers.receivers.http_config import HttpConfig
+from notifiers.receivers.http_post import JSON_HEADERS, ask, checked_url
 from notifiers.receivers.receiver import ReceiverSettings
+from notifiers.receivers.single_url import SingleUrlReceiver
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from notifiers.notification import Notification
     from notifiers.origin import Origin
-    from notifiers.receivers.receiver import Target
 
 
 class HeartbeatConfig(ReceiverSettings):
@@ -39,8 +37,8 @@ class HeartbeatConfig(ReceiverSettings):
         return checked_url(url)
 
 
-class HeartbeatReceiver:
-    """One monitor. It is its own, only target."""
+class HeartbeatReceiver(SingleUrlReceiver):
+    """One monitor."""
 
     Config: ClassVar[type[BaseModel]] = HeartbeatConfig
 
@@ -48,18 +46,8 @@ class HeartbeatReceiver:
         self.send_resolved = False
         self.interval_ms = config.interval.ms
         self.timeout_seconds = config.timeout.seconds
-        self._url = config.url.get_secret_value()
         self._method = config.method
-        self._session = open_session(config.http_config)
-
-    @property
-    def label(self) -> str:
-        """Scheme and host: a path or query may be a secret."""
-        return host_of(self._url)
-
-    def targets(self) -> Sequence[Target]:
-        """Itself."""
-        return (self,)
+        super().__init__(config.url.get_secret_value(), config.http_config)
 
     def send(self, notification: Notification, timeout_seconds: float) -> None:
         """Beat for a test, which shows that the URL is right; alerts are nothing to it.

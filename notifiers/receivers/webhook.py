@@ -16,17 +16,15 @@ from engine.timestamps import NEVER, format_rfc3339
 from notifiers.messages.order import worst_first
 from notifiers.notification import UNKNOWN_REASON, fired_at_ms, status_of
 from notifiers.receivers.alert_json import annotations_of
-from notifiers.receivers.http_config import HttpConfig, open_session
-from notifiers.receivers.http_post import JSON_HEADERS, ask, checked_url, host_of
+from notifiers.receivers.http_config import HttpConfig
+from notifiers.receivers.http_post import JSON_HEADERS, ask, checked_url
 from notifiers.receivers.receiver import ReceiverSettings
 from notifiers.receivers.signature import signed_headers
+from notifiers.receivers.single_url import SingleUrlReceiver
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from engine.alerts.alert import Alert
     from notifiers.notification import Notification
-    from notifiers.receivers.receiver import Target
 
 ID_HEADER = "Idempotency-Key"
 REPEAT_HEADER = "X-Stallwatch-Repeat"
@@ -56,25 +54,15 @@ class WebhookConfig(ReceiverSettings):
         return secret
 
 
-class WebhookReceiver:
-    """One webhook URL. It is its own, only target."""
+class WebhookReceiver(SingleUrlReceiver):
+    """One webhook URL."""
 
     Config: ClassVar[type[BaseModel]] = WebhookConfig
 
     def __init__(self, config: WebhookConfig) -> None:
         self.send_resolved = config.send_resolved
         self._config = config
-        self._url = config.url.get_secret_value()
-        self._session = open_session(config.http_config)
-
-    @property
-    def label(self) -> str:
-        """Scheme and host: a path or query may be a secret."""
-        return host_of(self._url)
-
-    def targets(self) -> Sequence[Target]:
-        """Itself."""
-        return (self,)
+        super().__init__(config.url.get_secret_value(), config.http_config)
 
     def send(self, notification: Notification, timeout_seconds: float) -> None:
         """Post; any 2xx is an acknowledgement. Raises SendError."""

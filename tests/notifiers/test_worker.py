@@ -312,7 +312,7 @@ def test_a_row_that_cannot_be_read_is_given_up_and_holds_up_nobody(path: str, su
 def test_the_thread_survives_a_fault(
     path: str, support: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("notifiers.worker.FAULT_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("notifiers.turns.FAULT_RETRY_SECONDS", 0.001)
     bench = Bench(path)
     bench.add(support.firing())
     failures = [ZeroDivisionError(), KeyError()]

@@ -122,7 +122,7 @@ def test_a_turn_that_cannot_be_written_is_written_later(
 def test_the_thread_survives_a_fault_and_says_so_once(
     bench: Bench, support: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("notifiers.dispatch.loop.FAULT_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("notifiers.turns.FAULT_RETRY_SECONDS", 0.001)
     bench.fire(support.firing())
     failures = iter(range(20))
 
