@@ -49,7 +49,7 @@ class SilenceService:
         self._clock = clock
         self._status = Status(clock(), original(config))
         self._receivers = tuple(one.name for one in config.receivers)
-        self._table = AlertTable(tuple, (root,), self.silences, clock, Origin.of(config))
+        self._table = AlertTable(tuple, root, self.silences, clock, Origin.of(config))
 
     def show_kept_back(self, kept_back: Callable[[Labels], Suppression]) -> None:
         """From labels to what inhibits or mutes an alert: the dispatcher knows."""

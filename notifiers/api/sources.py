@@ -65,13 +65,13 @@ def _nothing(_: Labels) -> Suppression:
 class AlertTable:
     """`RoutedAlerts` over the alerts of the rules: where routes lead them, and their silences.
 
-    `active` gives pending and firing alerts with the rules' own labels. `routes`: the trees, each
-    of which an alert goes through. `clock`: unix milliseconds. `kept_back`: from the
-    labels that are sent to what inhibits or mutes an alert now.
+    `active` gives pending and firing alerts with the rules' own labels. `root`: the routing tree.
+    `clock`: unix milliseconds. `kept_back`: from the labels that are sent to what inhibits or
+    mutes an alert now.
     """
 
     active: Callable[[], Sequence[Alert]]
-    routes: tuple[Route, ...]
+    root: Route
     silences: Silences
     clock: Callable[[], int]
     origin: Origin = field(default_factory=Origin)
@@ -105,7 +105,7 @@ class AlertTable:
             if alert.state is not AlertState.FIRING:
                 continue
             labels = self.origin.labelled(alert.labels)
-            taken = [route for tree in self.routes for route in tree.match(labels)]
+            taken = self.root.match(labels)
             routed = RoutedAlert(
                 replace(alert, labels=labels),
                 tuple(route.receiver for route in taken),

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import ssl
-import subprocess
-import threading
-from http.server import HTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +11,7 @@ from pydantic import ValidationError
 from notifiers.notification import Notification
 from notifiers.receivers.receiver import SendError
 from notifiers.receivers.slack import SlackConfig, SlackReceiver
+from tests.notifiers.impostor import playing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,37 +23,8 @@ WEBHOOK = "https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXr
 @pytest.fixture
 def slack(hook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The hook, as hooks.slack.com with a certificate that verifies."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    key, certificate = tmp_path / "key.pem", tmp_path / "slack.crt"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-subj", "/CN=hooks.slack.com", "-addext", "subjectAltName=DNS:hooks.slack.com"),
-            *("-keyout", key, "-out", certificate),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    server = HTTPServer(("127.0.0.1", 0), hook.server.RequestHandlerClass)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-
-    import urllib3.util.connection as sockets
-
-    connect = sockets.create_connection
-
-    def redirected(address: tuple[str, int], *args: Any, **kwargs: Any) -> Any:
-        assert address == ("hooks.slack.com", 443)
-        return connect(("127.0.0.1", server.server_address[1]), *args, **kwargs)
-
-    monkeypatch.setattr(sockets, "create_connection", redirected)
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
-    yield hook
-    server.shutdown()
-    server.server_close()
+    with playing(["hooks.slack.com"], hook.server.RequestHandlerClass, tmp_path, monkeypatch):
+        yield hook
 
 
 def send(alert: Any, **settings: Any) -> None:

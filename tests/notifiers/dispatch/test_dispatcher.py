@@ -1,154 +1,36 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from engine.alerts.alert import Alert, AlertState
 from engine.alerts.fingerprint import fingerprint
-from engine.alerts.matchers import parse_matchers
-from engine.labels import Labels
 from notifiers.dispatch.dispatcher import Dispatcher
 from notifiers.dispatch.log import NotificationLog
 from notifiers.dispatch.message import Addressee
 from notifiers.dispatch.muting import Muting
-from notifiers.inhibition import TIER_RULE, Inhibitor, InhibitRule, Source
+from notifiers.inhibition import TIER_RULE, Inhibitor
 from notifiers.routing.intervals import Intervals
-from notifiers.routing.tree import Route
 from notifiers.simulation import simulate
+from tests.notifiers.dispatch.timeline import (
+    START,
+    Nights,
+    Silences,
+    alert,
+    dispatcher,
+    events,
+    inhibits,
+    labels_of,
+    route,
+    told,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-START = 1_700_000_000_000
-
-
-def route(receiver: str = "ops", **changes: Any) -> Route:
-    """`group_by` None: each alert alone; times in seconds."""
-    settings: dict[str, Any] = {
-        "group_by": frozenset({"alertname"}),
-        "wait": 30,
-        "interval": 300,
-        "repeat": 3600,
-        "matchers": "",
-        "continue_": False,
-        "mute": (),
-        "active": (),
-        "routes": (),
-        "key": "{}",
-    } | changes
-    return Route(
-        receiver=receiver,
-        group_by=settings["group_by"],
-        group_wait_ms=settings["wait"] * 1000,
-        group_interval_ms=settings["interval"] * 1000,
-        repeat_interval_ms=settings["repeat"] * 1000,
-        matchers=parse_matchers(settings["matchers"]) if settings["matchers"] else (),
-        continue_=settings["continue_"],
-        mute_time_intervals=settings["mute"],
-        active_time_intervals=settings["active"],
-        routes=settings["routes"],
-        key=settings["key"],
-        id=settings["key"],
-    )
-
-
-def labels_of(text: str) -> Labels:
-    """`A/n1` is alert A of node n1; `A/n1 tier=2` has a label more."""
-    name, *more = text.split()
-    alert, _, node = name.partition("/")
-    return Labels({"alertname": alert, "node": node, **dict(each.split("=") for each in more)})
-
-
-def alert(text: str, seconds: float, *, over: bool = False, fired: float | None = None) -> Alert:
-    at_ms = START + round(seconds * 1000)
-    fired_ms = at_ms if fired is None else START + round(fired * 1000)
-    return Alert(
-        labels=labels_of(text),
-        annotations={},
-        state=AlertState.RESOLVED if over else AlertState.FIRING,
-        value=1.0,
-        active_at_ms=fired_ms,
-        fired_at_ms=fired_ms,
-        resolved_at_ms=at_ms if over else None,
-    )
-
-
-def events(*lines: str) -> list[tuple[int, list[Alert]]]:
-    """`30 +A/n1` fires 30 s after the start, `90 -A/n1` resolves."""
-    found = []
-    fired: dict[str, float] = {}
-    for line in lines:
-        when, _, what = line.partition(" ")
-        name, over = what[1:], what.startswith("-")
-        if not over:
-            fired[name] = float(when)
-        one = alert(name, float(when), over=over, fired=fired[name])
-        found.append((START + round(float(when) * 1000), [one]))
-    return found
-
-
-class Silences:
-    """One that matches an alert's name between two times, in seconds."""
-
-    def __init__(self, name: str, begin: float, end: float) -> None:
-        self.name, self.begin, self.end = name, begin, end
-
-    def current(self) -> Silences:
-        return self
-
-    def silencing(self, labels: Labels, now_ms: int) -> tuple[str, ...]:
-        within = self.begin <= (now_ms - START) / 1000 < self.end
-        return ("s1",) if within and labels.get("alertname") == self.name else ()
-
-
-class Nights:
-    """The interval `nights` holds between two times, in seconds."""
-
-    def __init__(self, begin: float, end: float) -> None:
-        self.begin, self.end = begin, end
-
-    def contains(self, names: Iterable[str], time_ms: int) -> tuple[str, ...]:
-        within = self.begin <= (time_ms - START) / 1000 < self.end
-        return tuple(name for name in names if within)
-
-
-def dispatcher(
-    root: Route,
-    *,
-    rules: Sequence[InhibitRule] = (),
-    silences: Silences | None = None,
-    times: Any = None,
-    log: NotificationLog | None = None,
-    addressees: dict[str, list[Addressee]] | None = None,
-    **settings: Any,
-) -> Dispatcher:
-    silences = silences or Silences("", 0, 0)
-    to = addressees or {name: [Addressee(name)] for name in ("ops", "web", "db")}
-    muting = Muting(Inhibitor(rules), times or Intervals(()), silences)
-    return Dispatcher(root, to, muting, log or NotificationLog(), **settings)
-
-
-def told(root: Route, *lines: str, until: float = 3000, **settings: Any) -> list[str]:
-    """A line a message: `30 ops: +A/n1 -A/n2 (some alerts resolved)`."""
-    end_ms = START + round(until * 1000)
-    found = []
-    for sent in simulate(dispatcher(root, **settings), events(*lines), end_ms):
-        parts = [
-            f"{'+' if each.resolved_at_ms is None else '-'}"
-            f"{each.labels.get('alertname')}/{each.labels.get('node')}"
-            for each in sent.message.alerts
-        ]
-        seconds = (sent.time_ms - START) / 1000
-        reason = sent.message.reason
-        found.append(f"{seconds:g} {sent.message.integration}: {' '.join(parts)} ({reason})")
-    return found
-
-
-def inhibits(source: str, target: str, *equal: str) -> InhibitRule:
-    return InhibitRule((Source(parse_matchers(source), equal),), parse_matchers(target))
+    from engine.labels import Labels
 
 
 def test_a_group_waits_then_speaks_at_intervals_and_only_of_news() -> None:
@@ -355,84 +237,6 @@ def test_timers_of_an_earlier_process_go_on_and_those_of_a_clock_set_back_do_not
     back = [(START - 9_000_000, [alert("A/n3", -9000)])]
     (early,) = simulate(dispatcher(route(), log=log, timers=timers), back, START - 8_000_000)
     assert early.time_ms == START - 9_000_000 + 30_000
-
-
-class Slow:
-    """The same, second by second, with nothing remembered that could be looked up again."""
-
-    def __init__(self, root: Route) -> None:
-        self.root = root
-        self.due: dict[str, int] = {}
-        self.emptied: dict[str, int] = {}
-        self.alerts: dict[str, dict[str, Alert]] = defaultdict(dict)
-        self.told: dict[str, set[str]] = defaultdict(set)
-        self.said: dict[str, set[str]] = defaultdict(set)
-        self.sent: dict[str, int] = {}
-        self.found: list[str] = []
-
-    def run(self, timeline: Sequence[tuple[int, list[Alert]]], end_ms: int) -> list[str]:
-        for now_ms in range(START, end_ms + 1, 1000):
-            self.flush(now_ms)
-            for one in (one for time_ms, some in timeline for one in some if time_ms == now_ms):
-                self.take(one, now_ms)
-            self.flush(now_ms)
-        return self.found
-
-    def take(self, one: Alert, now_ms: int) -> None:
-        name, key = one.labels.get("alertname"), fingerprint(one.labels)
-        if name not in self.due:
-            if one.resolved_at_ms is not None and key not in self.told[name]:
-                return
-            self.due[name] = now_ms + self.root.group_wait_ms
-        self.alerts[name][key] = one
-
-    def flush(self, now_ms: int) -> None:
-        for name in [name for name, due_ms in self.due.items() if due_ms <= now_ms]:
-            if not self.alerts[name] and now_ms - self.emptied[name] >= 30_000:
-                del self.due[name]
-                continue
-            self.due[name] = now_ms + self.root.group_interval_ms
-            self.speak(name, now_ms)
-
-    def speak(self, name: str, now_ms: int) -> None:
-        alerts = self.alerts[name]
-        firing = {key for key, one in alerts.items() if one.resolved_at_ms is None}
-        over = alerts.keys() - firing
-        end = over & self.told[name]
-        late = name in self.sent and self.sent[name] < now_ms - self.root.repeat_interval_ms
-        if firing - self.said[name] or end or (firing and late):
-            self.found.append(f"{now_ms} {sorted(firing)} {sorted(end)}")
-            self.told[name] = (self.told[name] | firing) - end
-            self.said[name], self.sent[name] = firing, now_ms
-        for key in over:
-            del alerts[key]
-            self.emptied[name] = now_ms
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_messages_are_those_of_a_slow_dispatcher(seed: int) -> None:
-    chance = random.Random(seed)
-    root = route(
-        wait=chance.choice([0, 1, 7]),
-        interval=chance.choice([5, 13, 60]),
-        repeat=chance.choice([20, 100, 500]),
-    )
-    state: dict[str, float] = {}
-    timeline = []
-    for second in sorted(chance.choices(range(600), k=60)):
-        name = f"{chance.choice('AB')}/{chance.choice('123')}"
-        over = name in state
-        fired = state.pop(name) if over else second
-        if not over:
-            state[name] = second
-        timeline.append((START + second * 1000, [alert(name, second, over=over, fired=fired)]))
-    fast = []
-    for sent in simulate(dispatcher(root), timeline, START + 1_500_000):
-        firing = [fingerprint(a.labels) for a in sent.message.alerts if a.resolved_at_ms is None]
-        over_ = [fingerprint(a.labels) for a in sent.message.alerts if a.resolved_at_ms is not None]
-        fast.append(f"{sent.time_ms} {sorted(firing)} {sorted(over_)}")
-    assert sorted(fast) == sorted(Slow(root).run(timeline, START + 1_500_000))
-    assert fast
 
 
 def test_a_clock_that_is_set_back_silences_no_group() -> None:
