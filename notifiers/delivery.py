@@ -15,12 +15,9 @@ from engine.alerts.alert import Suppression
 from notifiers import outbox as outbox_rows
 from notifiers.api.service import SilenceService
 from notifiers.dispatch import tables
-from notifiers.dispatch.dispatcher import Dispatcher
 from notifiers.dispatch.loop import DispatchLoop
-from notifiers.dispatch.message import Addressee
-from notifiers.dispatch.muting import Muting
+from notifiers.dispatch.opening import addressees, open_dispatcher
 from notifiers.entry import Backlog
-from notifiers.inhibition import Inhibitor
 from notifiers.integrations import integrations
 from notifiers.origin import Origin
 from notifiers.outbox import Outbox
@@ -38,6 +35,7 @@ if TYPE_CHECKING:
     from engine.labels import Labels
     from engine.readings import Pairs
     from engine.telemetry import OwnSample
+    from notifiers.dispatch.dispatcher import Dispatcher
     from notifiers.dispatch.group import Timer
     from notifiers.dispatch.log import NotificationLog
     from notifiers.worker import Integration
@@ -72,10 +70,7 @@ class OutboxDelivery:
         self._options = options or SendOptions()
         self._plan = plan
         self._path = state_path
-        self._addressees: dict[str, list[Addressee]] = {}
-        for one in (one for one in found if one.hears):
-            to = Addressee(one.key, one.send_resolved)
-            self._addressees.setdefault(one.receiver, []).append(to)
+        self._addressees = addressees(found)
         self._workers = [Worker(one, state_path, self._options) for one in found]
         self._loop = DispatchLoop(
             state_path, self._open_dispatcher, self._wake_workers, self._options.clock
@@ -94,19 +89,13 @@ class OutboxDelivery:
             raise StallwatchError(f"{state_path}: cannot be used as outbox: {error}") from error
 
     def _open_dispatcher(self, log: NotificationLog, timers: Mapping[str, Timer]) -> Dispatcher:
-        muting = Muting(
-            Inhibitor(self._plan.inhibit_rules),
-            self._plan.times,
-            None if self._service is None else self._service.silences,
-            self._options.origin.labelled,
-        )
-        return Dispatcher(
-            self._plan.root,
+        return open_dispatcher(
+            self._plan,
             self._addressees,
-            muting,
+            self._options.origin.labelled,
             log,
             timers,
-            keeps_owed=self._plan.keeps_owed,
+            None if self._service is None else self._service.silences,
         )
 
     def enqueue(self, connection: sqlite3.Connection, alerts: Sequence[Alert]) -> None:

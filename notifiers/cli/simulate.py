@@ -14,12 +14,9 @@ from engine.alerts.alert import Alert, AlertState
 from engine.alerts.wording import inert
 from engine.labels import Labels
 from engine.timestamps import format_rfc3339
-from notifiers.dispatch.dispatcher import Dispatcher
 from notifiers.dispatch.group import is_firing
 from notifiers.dispatch.log import NotificationLog
-from notifiers.dispatch.message import Addressee
-from notifiers.dispatch.muting import Muting
-from notifiers.inhibition import Inhibitor
+from notifiers.dispatch.opening import addressees, open_dispatcher
 from notifiers.integrations import integrations
 from notifiers.origin import Origin
 from notifiers.routing.plan import Plan
@@ -96,16 +93,11 @@ def _read(name: str) -> _DryRun:
 
 
 def _simulate(config: Config, run: _DryRun) -> list[Sent]:
-    plan = Plan.of(config)
-    addressees: dict[str, list[Addressee]] = {}
-    for one in (one for one in integrations(config) if one.hears):
-        addressees.setdefault(one.receiver, []).append(Addressee(one.key, one.send_resolved))
-    if not addressees:
+    to = addressees(integrations(config))
+    if not to:
         raise StallwatchError("stallwatch: the configuration names no receiver (see --config)")
-    muting = Muting(Inhibitor(plan.inhibit_rules), plan.times, None, Origin.of(config).labelled)
-    dispatcher = Dispatcher(
-        plan.root, addressees, muting, NotificationLog(), keeps_owed=plan.keeps_owed
-    )
+    labelled = Origin.of(config).labelled
+    dispatcher = open_dispatcher(Plan.of(config), to, labelled, NotificationLog())
     return list(simulate(dispatcher, _events(run), round(run.end * 1000)))
 
 
