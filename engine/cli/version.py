@@ -27,7 +27,9 @@ class VersionCommand:
         if args.format == "json":
             import json
 
-            print(json.dumps(facts))
+            from engine.baselines.anomaly.threshold import ANOMALY_THRESHOLD
+
+            print(json.dumps({**facts, "anomaly_threshold": ANOMALY_THRESHOLD}))
         else:
             print(f"stallwatch {facts['version']} (Python {facts['python']})")
         return 0

@@ -1,0 +1,1 @@
+"""What is normal for a series: statistics that learn from its past."""

@@ -1,0 +1,1 @@
+"""Streaming statistics, one a module: `update` takes a value, `get` says what is known."""
