@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from rules.document import Scalar
-from rules.fields import Fields, Report
-from rules.model import AlertingRule, Expression, Group, RecordingRule
+from rules.fields import Fields, Report, nearest
+from rules.model import RESOLVE_ANNOTATION, AlertingRule, Expression, Group, RecordingRule
 from rules.promql.ast import ValueType
 from rules.promql.futility import failures
 from rules.promql.parser import parse
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rules.document import Node
     from rules.model import Rule
     from rules.promql.ast import Expr
+    from rules.source import Severity
 
 _GROUP_FIELDS = ("name", "interval", "query_offset", "limit", "labels", "rules")
 _RULE_FIELDS = (
@@ -43,6 +44,11 @@ _UNUSABLE = {
     ValueType.MATRIX: "reduce the range first, as in rate(x[5m]) or max_over_time(x[5m])",
     ValueType.STRING: "an expression such as 'up == 0' gives series",
 }
+# Settings of ours, which Prometheus takes for annotations like any other.
+_OUR_PREFIX = "stallwatch_"
+_OUR_ANNOTATIONS = tuple(
+    name.removeprefix(_OUR_PREFIX) for name in (RESOLVE_ANNOTATION, "stallwatch_lint_ignore")
+)
 _METRIC_NAME_LABEL = "__name__"
 _LEGACY_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 _LEGACY_METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
@@ -152,12 +158,15 @@ class GroupReader:
     ) -> AlertingRule | None:
         for_ms = fields.duration_ms("for")
         keep_ms = fields.duration_ms("keep_firing_for")
-        annotations = {}
+        annotations, resolve = {}, None
         for key, value in fields.texts("annotations"):
             if not self._valid(key.value, _LEGACY_LABEL_NAME):
                 self._invalid_name("annotation", key)
             self._check_template(value)
+            self._check_setting(key)
             annotations[key.value] = value.value
+            if key.value == RESOLVE_ANNOTATION:
+                resolve = self._resolve(key, value)
         for _, value in fields.texts("labels"):
             self._check_template(value)
         self._warn_duplicate(alert, labels)
@@ -171,7 +180,25 @@ class GroupReader:
             labels=labels,
             annotations=annotations,
             span=fields.mapping.span,
+            resolve=resolve,
         )
+
+    def _resolve(self, key: Scalar, value: Scalar) -> Expression | None:
+        if value.value.strip():
+            return self._parsed(value, futile="error")
+        message = f"'{RESOLVE_ANNOTATION}' needs an expression"
+        hint = "while it gives something the alert goes on firing, as in 'temperature > 80'"
+        self.report.add(key.span, message, hint, "no-expr")
+        return None
+
+    def _check_setting(self, key: Scalar) -> None:
+        name = key.value.removeprefix(_OUR_PREFIX)
+        if name == key.value or name in _OUR_ANNOTATIONS:
+            return
+        if meant := nearest(name, _OUR_ANNOTATIONS):
+            message = f"'{key.value}' is no setting: it does nothing"
+            hint = f"did you mean '{_OUR_PREFIX}{meant}'?"
+            self.report.add(key.span, message, hint, "setting-name", severity="warning")
 
     def _expression(self, fields: Fields) -> Expression | None:
         scalar = fields.text("expr")
@@ -183,14 +210,17 @@ class GroupReader:
                 hint = "such as 'expr: up == 0'"
                 self.report.add(span, "a rule needs an 'expr'", hint, "no-expr")
             return None
+        return self._parsed(scalar)
+
+    def _parsed(self, scalar: Scalar, futile: Severity = "warning") -> Expression | None:
         source = self.report.source
         offsets = scalar.offsets(source.text)
         if scalar.span not in self._trees:
-            self._trees[scalar.span] = self._parse(scalar.value, offsets)
+            self._trees[scalar.span] = self._parse(scalar.value, offsets, futile)
         tree = self._trees[scalar.span]
         return None if tree is None else Expression(scalar.value, tree, source, offsets)
 
-    def _parse(self, text: str, offsets: Sequence[int]) -> Expr | None:
+    def _parse(self, text: str, offsets: Sequence[int], futile: Severity) -> Expr | None:
         try:
             tree = parse(text)
         except ProblemsError as error:
@@ -199,16 +229,15 @@ class GroupReader:
                 code = found.code or "expr"
                 self.report.add(span, found.message, found.hint, code, found.severity)
             return None
-        # Prometheus loads it as well, and then fails at every evaluation.
+        # Prometheus loads an `expr` like that, and then fails at every evaluation.
         if (hint := _UNUSABLE.get(kind := type_of(tree))) is not None:
             span = place(offsets, Span(0, len(text.rstrip())))
             message = f"a {kind.value} is no result for a rule: every evaluation will fail"
-            self.report.add(span, message, hint, "result-type", severity="warning")
+            self.report.add(span, message, hint, "result-type", severity=futile)
         for failure in failures(tree):
             message = f"{failure.message}: every evaluation will fail"
-            self.report.add(
-                place(offsets, failure.span), message, failure.hint, "futile", severity="warning"
-            )
+            span = place(offsets, failure.span)
+            self.report.add(span, message, failure.hint, "futile", severity=futile)
         return tree
 
     def _check_template(self, scalar: Scalar) -> None:

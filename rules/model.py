@@ -28,9 +28,16 @@ class Expression:
     offsets: Sequence[int] = field(repr=False, compare=False)
 
 
+# While this annotation's expression holds, an alert that fires goes on firing.
+RESOLVE_ANNOTATION = "stallwatch_resolve_expr"
+
+
 @dataclass(frozen=True, slots=True)
 class AlertingRule:
-    """`alert:`. `labels` and `annotations` values are templates; group labels are merged in."""
+    """`alert:`. `labels` and `annotations` values are templates; group labels are merged in.
+
+    `resolve`: the expression of the annotation RESOLVE_ANNOTATION; None where there is none.
+    """
 
     name: str
     expression: Expression
@@ -39,6 +46,12 @@ class AlertingRule:
     labels: dict[str, str]
     annotations: dict[str, str]
     span: Span
+    resolve: Expression | None = None
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """All that is evaluated, in this order."""
+        return (self.expression,) if self.resolve is None else (self.expression, self.resolve)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +62,11 @@ class RecordingRule:
     expression: Expression
     labels: dict[str, str]
     span: Span
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """All that is evaluated."""
+        return (self.expression,)
 
 
 Rule: TypeAlias = AlertingRule | RecordingRule

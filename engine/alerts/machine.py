@@ -16,6 +16,7 @@ from rules.slotted import dataclass, field, replace
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from engine.alerts.hold import Hold
     from engine.alerts.templates import AlertTemplates
     from rules.model import AlertingRule
 
@@ -70,9 +71,16 @@ class Step:
 
 
 def step(
-    context: AlertContext, alerts: AlertTable, time_ms: int, elements: Sequence[Element]
+    context: AlertContext,
+    alerts: AlertTable,
+    time_ms: int,
+    elements: Sequence[Element],
+    hold: Hold | None = None,
 ) -> Step:
-    """The evaluation at `time_ms`, whose expression gave `elements`, applied to `alerts`."""
+    """The evaluation at `time_ms`, whose expression gave `elements`, applied to `alerts`.
+
+    `hold`: what the rule's resolve expression gave; it keeps alerts firing and begins none.
+    """
     found: dict[Labels, Element] = {}
     for element in elements:
         labels = context.templates.labels(element)
@@ -81,7 +89,7 @@ def step(
         found[labels] = element
     after: dict[Labels, Alert] = {}
     for labels, old in alerts.items():
-        moved = _next(context, old, found.pop(labels, None), time_ms)
+        moved = _next(context, old, found.pop(labels, None), time_ms, hold)
         if moved is not None:
             after[labels] = moved
     for labels, element in found.items():
@@ -120,7 +128,9 @@ def _begin(context: AlertContext, labels: Labels, element: Element, time_ms: int
     )
 
 
-def _next(context: AlertContext, old: Alert, element: Element | None, time_ms: int) -> Alert | None:
+def _next(
+    context: AlertContext, old: Alert, element: Element | None, time_ms: int, hold: Hold | None
+) -> Alert | None:
     """What becomes of an alert that was in the table; None: forgotten."""
     if element is not None:
         if old.state is AlertState.RESOLVED:
@@ -142,6 +152,9 @@ def _next(context: AlertContext, old: Alert, element: Element | None, time_ms: i
     if old.state is AlertState.RESOLVED:
         resolved_at = old.resolved_at_ms if old.resolved_at_ms is not None else time_ms
         return None if time_ms - resolved_at > RESOLVED_RETENTION_MS else old
+    if hold is not None and hold.covers(old.labels):
+        # As if its expression held, `keep_firing_for` counts from the end of this.
+        return replace(old, keep_firing_since_ms=None, last_evaluation_ms=time_ms)
     since = time_ms if old.keep_firing_since_ms is None else old.keep_firing_since_ms
     if time_ms - since < context.rule.keep_firing_for_ms:
         return replace(old, keep_firing_since_ms=since, last_evaluation_ms=time_ms)

@@ -220,7 +220,8 @@ class _Run:
                 if not len(times_ms):
                     continue
                 runner = planned.runner
-                jobs.append(Job(runner.rule.expression.tree, axis_of(times_ms, runner.offset_ms)))
+                axis = axis_of(times_ms, runner.offset_ms)
+                jobs += [Job(own.tree, axis) for own in runner.rule.expressions]
                 cells += len(times_ms) * self._dataset.series_count
         if cells < self._engine.fork_cells:
             yield

@@ -30,7 +30,8 @@ def live_window_ms(files: Iterable[RuleFile], options: GroupOptions) -> int:
     longest = SHORTEST_MS
     for group in (group for file in files for group in file.groups):
         for rule in group.rules:
-            reach = reach_ms(rule.expression.tree, options.engine.lookback_ms)
+            lookback_ms = options.engine.lookback_ms
+            reach = max(reach_ms(own.tree, lookback_ms) for own in rule.expressions)
             needed = reach + options.offset_of(group) + LATE_MS
             if needed > LONGEST_MS:
                 LOG.warning(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from engine.alerts.alert import AlertState
+from engine.alerts.hold import Hold
 from engine.alerts.machine import Element, Step, is_active, step
 from engine.rulegroup.alert_axis import Along
 from engine.rulegroup.output import RuleFailure, RuleOutput, SampleColumns
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from engine.labels import Labels
     from engine.promql.value import Vector
     from engine.rulegroup.rows import Part
-    from engine.series import BoolArray, Int64Array
+    from engine.series import BoolArray
     from rules.templates import QueryFunction
 
     # From all pending and firing alerts to the evidence of the firing ones.
@@ -52,12 +53,13 @@ def watch(
             output.failures.append(RuleFailure(context.rule.name, time_ms, part.error, part.place))
             continue
         along = None
-        if collect is None and len(part.times_ms) > 1:
+        # What is kept firing by another expression is looked at time by time.
+        if collect is None and part.kept is None and len(part.times_ms) > 1:
             along = Along.of(context, part.rows, part.times_ms, alerts)
         if along is not None:
             alerts = along.follow(columns, offset_ms, output)
         else:
-            alerts = stepwise.follow(part.rows, part.times_ms, alerts, columns, output)
+            alerts = stepwise.follow(part, part.rows, alerts, columns, output)
     output.series = columns.series()
     return RuleState(alerts, columns.present), output
 
@@ -77,26 +79,30 @@ class _Stepwise:
 
     def follow(
         self,
+        part: Part,
         rows: Vector,
-        times_ms: Int64Array,
         alerts: AlertTable,
         columns: SampleColumns,
         output: RuleOutput,
     ) -> AlertTable:
-        """The alerts after the last time."""
-        last = len(times_ms) - 1
+        """The alerts after the last time of a part, whose `rows` these are."""
+        times_ms, last = part.times_ms, len(part.times_ms) - 1
         for index, elements in _by_time(rows):
             idle = not (elements or columns.present or any(map(is_active, alerts.values())))
             # Nothing there and nothing active: only the last time, which forgets old resolutions.
             if idle and index != last:
                 continue
-            alerts = self._step(int(times_ms[index]), elements, alerts, columns, output)
+            hold = None
+            if part.kept is not None and alerts:
+                hold = Hold.of(self._context.rule, _labels_at(part.kept, index))
+            alerts = self._step(int(times_ms[index]), elements, hold, alerts, columns, output)
         return alerts
 
     def _step(
         self,
         time_ms: int,
         elements: list[Element],
+        hold: Hold | None,
         alerts: AlertTable,
         columns: SampleColumns,
         output: RuleOutput,
@@ -105,7 +111,7 @@ class _Stepwise:
         if self._ask is not None and context.templates.has_query:
             context.templates.query = self._ask(time_ms)
         context.templates.time_ms = time_ms
-        done = step(context, alerts, time_ms, elements)
+        done = step(context, alerts, time_ms, elements, hold)
         if self._collect is not None:
             done = _with_evidence(done, self._collect)
         if done.error:
@@ -127,6 +133,10 @@ def _by_time(rows: Vector) -> Iterator[tuple[int, list[Element]]]:
     for index, any_there in enumerate(occupied.tolist()):
         there = np.flatnonzero(rows.present[:, index]).tolist() if any_there else []
         yield index, [Element(rows.labels[row], float(rows.values[row, index])) for row in there]
+
+
+def _labels_at(rows: Vector, index: int) -> list[Labels]:
+    return [rows.labels[row] for row in np.flatnonzero(rows.present[:, index]).tolist()]
 
 
 def _with_evidence(done: Step, collect: Collect) -> Step:

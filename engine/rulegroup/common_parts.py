@@ -22,7 +22,7 @@ class CommonParts:
     """The parts that rules share, for rules that are evaluated one after another."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        self.sharing = Sharing(tuple(rule.expression.tree for rule in rules))
+        self.sharing = Sharing(tuple(own.tree for rule in rules for own in rule.expressions))
         self._time_ms: int | None = None
         # By identity; the nodes live as long as the trees.
         self._reads: dict[int, Reads] = {}

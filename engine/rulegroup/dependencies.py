@@ -51,12 +51,26 @@ class Reads:
 
 
 def reads_of(rule: Rule) -> Reads:
-    """What the rule's expression (and its templates' queries) can read."""
+    """What the rule's expressions (and its templates' queries) can read."""
     if isinstance(rule, AlertingRule):
         texts = [*rule.labels.values(), *rule.annotations.values()]
         if any("query" in words_of(text) for text in texts):
             return Reads(anything=True)
-    return reads_in(rule.expression.tree)
+    return _read_by(rule)
+
+
+def _read_by(rule: Rule) -> Reads:
+    """What its expressions can read."""
+    reads = [reads_in(expression.tree) for expression in rule.expressions]
+    return reads[0] if len(reads) == 1 else _together(reads)
+
+
+def _together(reads: Sequence[Reads]) -> Reads:
+    return Reads(
+        frozenset().union(*(wanted.names for wanted in reads)),
+        frozenset().union(*(wanted.alerts for wanted in reads)),
+        any(wanted.anything for wanted in reads),
+    )
 
 
 def reads_in(expr: Expr) -> Reads:
@@ -90,10 +104,13 @@ def metrics_asked(rules: Iterable[Rule]) -> frozenset[str] | None:
     """The only metrics that a replay asks data for, evidence included; None: it can be any."""
     found = {WAIT_RATIO}
     for rule in rules:
-        own = None if reads_of(rule).anything else metrics_in(rule.expression.tree)
-        if own is None:
+        if reads_of(rule).anything:
             return None
-        found |= own
+        for expression in rule.expressions:
+            own = metrics_in(expression.tree)
+            if own is None:
+                return None
+            found |= own
     return frozenset(found)
 
 
@@ -196,12 +213,7 @@ def _trees(edges: list[set[int]], roots: Iterable[int]) -> Iterator[list[int]]:
 
 def read_by_others(rules: Sequence[Rule]) -> list[bool]:
     """For each rule whether any rule, itself included, may read what it writes."""
-    reads = [reads_of(rule) for rule in rules]
-    everything = Reads(
-        frozenset().union(*(wanted.names for wanted in reads)),
-        frozenset().union(*(wanted.alerts for wanted in reads)),
-        any(wanted.anything for wanted in reads),
-    )
+    everything = _together([reads_of(rule) for rule in rules])
     return [everything.touches(rule) for rule in rules]
 
 
@@ -209,5 +221,5 @@ def read_no_others(rules: Sequence[Rule]) -> list[bool]:
     """For each rule whether it reads nothing that any of them, itself included, may write."""
     names = {rule.name for rule in rules if not isinstance(rule, AlertingRule)}
     names |= {ALERTS, ALERTS_FOR_STATE}
-    reads = [reads_in(rule.expression.tree) for rule in rules]
+    reads = map(_read_by, rules)
     return [not (wanted.anything or wanted.alerts or wanted.names & names) for wanted in reads]

@@ -13,6 +13,7 @@ from engine.labels import Labels
 from engine.promql.engine import EvaluationError
 from engine.promql.value import Axis, Scalar, Vector
 from rules.errors import StallwatchError
+from rules.model import AlertingRule
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from engine.promql.value import Result
     from engine.rulegroup.options import GroupOptions
     from engine.series import Int64Array, Queryable
-    from rules.model import Expression
+    from rules.model import Expression, Rule
     from rules.source import Span
 
 
@@ -33,7 +34,7 @@ class Part:
     """Consecutive evaluation times with their result, or one time and why it has none.
 
     `times_ms`: int64[T], the evaluation times (the query ran `offset` earlier). `place`: of the
-    error, `file:line:column`.
+    error, `file:line:column`. `kept`: what the rule's resolve expression gave, where it has one.
     """
 
     times_ms: Int64Array
@@ -41,6 +42,38 @@ class Part:
     error: str = ""
     place: str = ""
     warnings: tuple[str, ...] = ()
+    kept: Vector | None = None
+
+
+def evaluate_rule(
+    rule: Rule,
+    times_ms: Int64Array,
+    offset_ms: int,
+    queryable: Queryable,
+    options: GroupOptions,
+) -> Iterator[Part]:
+    """Evaluate all of a rule's expressions at every time; it fails where any of them does."""
+    found = evaluate_parts(rule.expression, times_ms, offset_ms, queryable, options)
+    if not isinstance(rule, AlertingRule) or rule.resolve is None:
+        yield from found
+        return
+    for part in found:
+        if part.rows is None:
+            yield part
+            continue
+        done = 0
+        for kept in evaluate_parts(rule.resolve, part.times_ms, offset_ms, queryable, options):
+            steps = slice(done, done + len(kept.times_ms))
+            done = steps.stop
+            if kept.rows is None:
+                yield kept
+                continue
+            warnings = (*part.warnings, *kept.warnings)
+            yield Part(kept.times_ms, _cut(part.rows, steps), "", "", warnings, kept.rows)
+
+
+def _cut(rows: Vector, steps: slice) -> Vector:
+    return Vector(rows.labels, rows.values[:, steps], rows.present[:, steps])
 
 
 def evaluate_parts(

@@ -17,7 +17,7 @@ from engine.rulegroup.alerting import watch
 from engine.rulegroup.output import RuleFailure, RuleOutput
 from engine.rulegroup.queries import query_at
 from engine.rulegroup.recording import Naming, record
-from engine.rulegroup.rows import evaluate_parts, fault
+from engine.rulegroup.rows import evaluate_rule, fault
 from engine.rulegroup.state import GroupState, RuleState, adopt, disband, rule_keys
 from engine.series import STALE_NAN, Queryable, Sample
 from rules.model import AlertingRule
@@ -122,9 +122,7 @@ class RuleRunner:
         self, times_ms: Int64Array, queryable: Queryable, collect: Collect | None = None
     ) -> RuleOutput:
         """Evaluate at every time, int64[T], increasing and after all earlier ones."""
-        parts = evaluate_parts(
-            self.rule.expression, times_ms, self.offset_ms, queryable, self.options
-        )
+        parts = evaluate_rule(self.rule, times_ms, self.offset_ms, queryable, self.options)
         if self.context is not None:
             ask = partial(query_at, queryable, self.options)
             self.state, output = watch(

@@ -51,6 +51,7 @@ class Rules:
         keep_firing_for: float = 0,
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
+        resolve: str | None = None,
     ) -> AlertingRule:
         return AlertingRule(
             name,
@@ -60,6 +61,7 @@ class Rules:
             dict(labels or {}),
             dict(annotations or {}),
             NOWHERE,
+            None if resolve is None else _expression(resolve),
         )
 
     def record(

@@ -77,6 +77,39 @@ def test_what_is_ours_to_say_about_a_rule_is_an_annotation_and_no_field() -> Non
     assert "stallwatch_lint_ignore" in problem.message
 
 
+def test_the_resolve_expression_stands_in_an_annotation_and_is_parsed_there() -> None:
+    text = """\
+groups:
+- name: a
+  rules:
+  - alert: A
+    expr: up < 1
+    annotations:
+      stallwatch_resolve_expr: |
+        up
+          < 2
+"""
+    loaded = load_source(Source("a.yaml", text))
+    assert loaded.problems == ()
+    assert loaded.file is not None
+    (own,) = loaded.file.groups[0].rules
+    assert isinstance(own, AlertingRule)
+    assert own.resolve is not None
+    assert own.expressions == (own.expression, own.resolve)
+    line, column = own.resolve.source.position(own.resolve.offsets[own.resolve.text.index("<")])
+    assert (line, column) == (9, 11)
+    # Prometheus takes it for an annotation, and so do the alert and promtool's tests.
+    assert own.annotations == {"stallwatch_resolve_expr": "up\n  < 2\n"}
+
+
+def test_a_setting_that_is_misspelt_is_named_and_one_of_others_is_not() -> None:
+    rule = "groups:\n- name: a\n  rules:\n  - alert: A\n    expr: up == 0\n    annotations:\n"
+    text = f"{rule}      stallwatch_resolve_exp: up < 2\n      stallwatch_picture: x\n"
+    (problem,) = load_source(Source("a.yaml", text)).problems
+    assert (problem.place, problem.severity) == ("a.yaml:7:7", "warning")
+    assert problem.hint == "did you mean 'stallwatch_resolve_expr'?"
+
+
 def test_a_place_in_an_expression_is_a_place_in_the_file() -> None:
     loaded = load_source(Source("a.yaml", RULES))
     assert loaded.file is not None

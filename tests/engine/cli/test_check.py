@@ -102,6 +102,14 @@ def test_portable_knows_the_flag_of_each_experimental_part(
     assert f"--enable-feature={flag}" in out
 
 
+def test_portable_lets_a_resolve_expression_be_since_prometheus_does_not_read_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = GOOD.rstrip() + "\n    annotations: {stallwatch_resolve_expr: 'limitk(1, up)'}\n"
+    Path("new.yaml").write_text(text)
+    assert main(["check", "--portable", "new.yaml"]) == 0, capsys.readouterr().out
+
+
 def test_a_directory_stands_for_its_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "."]) == 1
     out = capsys.readouterr().out

@@ -69,6 +69,16 @@ EXPRESSIONS = [
     "fallback > 2",
     "steps > 1",
 ]
+RESOLVE = [
+    "load > 1",
+    "sum by (task_id) (load) > 1",
+    "later",
+    "max_over_time(twice[40s]) > 2",
+    'ALERTS{alertname="A2",alertstate="firing"}',
+    "load offset -10s > 1",
+    "rate(errors_total[1m])",
+    "load / ignoring(rank) errors_total",  # fails while both ranks are there
+]
 RECORDS = {
     "twice": ["load * 2"],
     "own": ["own + 1 or load", "count_over_time(own[1m]) or load"],
@@ -258,8 +268,12 @@ def rule_files(draw: st.DrawFn) -> str:
                 "        labels:",
                 "          task_id: t",
                 "          kind: '{{ if gt $value 3.0 }}high{{ else }}low{{ end }}'",
-                "        annotations: {say: '{{ $labels.rank }} is {{ $value }}'}",
+                "        annotations:",
+                "          say: '{{ $labels.rank }} is {{ $value }}'",
             ]
+            resolve = draw(st.sampled_from(["", "", *RESOLVE]))
+            if resolve:
+                lines.append(f"          stallwatch_resolve_expr: {json.dumps(resolve)}")
     return "\n".join(lines)
 
 
@@ -352,8 +366,14 @@ groups:
       - {alert: Slow, expr: slow > 1}
       - {record: twice, expr: load * 2}
       - {alert: Twice, expr: 'max_over_time(twice[40s]) > 5', for: 30s, labels: {task_id: t}}
+      - alert: Held
+        expr: fast > 1 and load > 2
+        annotations: {stallwatch_resolve_expr: 'sum by (task_id) (max_over_time(load[45s])) > 3'}
       - {alert: Both, expr: 'load > 1 and on (task_id) ALERTS{alertname="Twice"}'}
 """
+
+
+NAMES = {"Fast", "Slow", "Twice", "Both", "Held"}
 
 
 @pytest.mark.parametrize(
@@ -371,7 +391,7 @@ def test_wherever_the_agent_ends_a_dry_run_agrees_with_what_happened(
     killed = replace_step(high, then=end, down=down, after=after, turns=(turn < 1, turn < 2, True))
     course = [low, high, high, high, killed, killed, high, high, high, high, low, low, low, low]
     happened = check(FIXED, course)
-    assert {own.labels.get("alertname") for own in happened} == {"Fast", "Slow", "Twice", "Both"}
+    assert {own.labels.get("alertname") for own in happened} == NAMES
 
 
 @settings(

@@ -37,6 +37,20 @@ def test_own_output_goes_step_by_step_and_nothing_else_does(rules: Rules) -> Non
     assert parts(made) == [((0,), False), ((1,), True), ((2,), False)]
 
 
+def test_what_the_resolve_expression_reads_counts_as_what_the_expression_reads(
+    rules: Rules,
+) -> None:
+    made: list[Rule] = [
+        rules.alert("A", "x > 2", resolve="c > 1"),
+        rules.record("b", "x"),
+        rules.record("c", "y"),
+        rules.alert("D", "x > 2", resolve='ALERTS{alertname="D"}'),
+    ]
+    assert parts(made) == [((0, 2), True), ((1,), False), ((3,), True)]
+    assert read_by_others(made) == [False, False, True, True]
+    assert metrics_asked(made[:1]) == frozenset({"x", "c", "comm_wait_ratio"})
+
+
 def test_later_output_is_read_step_by_step(rules: Rules) -> None:
     made: list[Rule] = [rules.record("a", "c"), rules.record("b", "x"), rules.record("c", "x")]
     assert parts(made) == [((0, 2), True), ((1,), False)]

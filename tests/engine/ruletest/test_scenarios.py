@@ -288,3 +288,33 @@ tests:
     subjects = [failure.subject for failure in verdict.failures]
     assert subjects == ["alert B at 1m", "expression 'h' at 0s", "expression 'x' at 0s"]
     assert [one.subject for one in verdict.skipped] == ["alert A at 1m", "expression 's' at 0s"]
+
+
+def test_a_resolve_expression_keeps_an_alert_firing_as_it_does_live(run: Run) -> None:
+    rules = """
+groups:
+- name: a
+  rules:
+  - alert: Hot
+    expr: temperature > 90
+    annotations: {stallwatch_resolve_expr: temperature > 80}
+"""
+    verdict = run(
+        rules,
+        """
+evaluation_interval: 1m
+tests:
+- interval: 1m
+  input_series: [{series: 'temperature{gpu="0"}', values: '85 95 85 85 75 85'}]
+  alert_rule_test:
+  - {eval_time: 0m, alertname: Hot}
+  - eval_time: 3m
+    alertname: Hot
+    exp_alerts:
+    - exp_labels: {gpu: "0"}
+      exp_annotations: {stallwatch_resolve_expr: temperature > 80}
+  - {eval_time: 4m, alertname: Hot}
+  - {eval_time: 5m, alertname: Hot}
+""",
+    )
+    assert verdict.failures == ()
