@@ -60,6 +60,8 @@ class Owners:
     def forget(self) -> None:
         """A look ended."""
         for process in self._gone:
+            if self._is_alive(process):
+                continue  # it let go of its libraries, as one does that is about to end
             known = self._known.get(process.pid, [])
             if process in known:
                 known.remove(process)
@@ -115,5 +117,9 @@ class Owners:
 
     def _running(self, pid: int) -> frozenset[int]:
         if pid not in self._threads:
-            self._threads[pid] = threads(pid, self._proc)
+            found = threads(pid, self._proc)
+            # Until its parent has asked for its status, the main thread of one that ended is there.
+            if found == {pid} and identify(pid, self._proc) is None:
+                found = frozenset()
+            self._threads[pid] = found
         return self._threads[pid]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from engine.aggregate.procfs import Procfs
 from probes.elf.entries import entry_offset
 from probes.elf.image import Image
 from probes.elf.symbols import find_functions
@@ -177,6 +178,19 @@ def test_a_job_computes_and_ends_as_without_the_agent(
     job = start(kind)
     assert (job.statuses(), job.outputs()) == unwatched[kind]
     wait_until(lambda: total(agent, job, metric) >= least, f"{metric} of {kind}", 30)
+
+
+def test_what_failed_last_is_told_while_the_parent_has_not_asked_for_the_status(
+    agent: AgentProcess, start: Callable[[str], Job]
+) -> None:
+    job = start("connect")
+    rank = job.ranks[0].pid
+    # Its status is not asked for, so that it stays to be seen.
+    wait_until(lambda: (stat := Procfs().stat(rank)) is not None and stat.ended, "the end")
+    metric = HAZARDS["connect"][1]
+    wait_until(lambda: total(agent, job, metric) >= 1, metric, 30)
+    assert job.statuses() == HAZARDS["connect"][0]
+    assert total(agent, job, metric) == 1
 
 
 @contextmanager

@@ -179,9 +179,10 @@ def test_a_dead_and_a_hanging_receiver_hold_up_nobody(
     names = [json.loads(body)["groupLabels"]["alertname"] for _, body in received]
     assert names == [f"Alert{number}" for number in range(5)]
     agent.settle("delivered", 5)
-    assert len(hanging.received) == 1
+    hanging.wait_for(1)
     assert agent.sample("stallwatch_notify_pending", receiver="dead") == 5
     assert agent.sample("stallwatch_notify_pending", receiver="good") == 5
+    assert len(hanging.received) == 1
     leave.set()
     agent.settle("delivered", 10)
 

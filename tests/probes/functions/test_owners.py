@@ -23,10 +23,10 @@ class Proc:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def start(self, pid: int, seconds: float) -> Process:
+    def start(self, pid: int, seconds: float, state: str = "S") -> Process:
         ticks = int(seconds * 100)
         (self.folder / f"{pid}/task/{pid}").mkdir(parents=True, exist_ok=True)
-        fields = ["S", *["0"] * 18, str(ticks), *["0"] * 20]
+        fields = [state, *["0"] * 18, str(ticks), *["0"] * 20]
         (self.folder / f"{pid}/stat").write_text(f"{pid} (job) {' '.join(fields)}\n")
         return Process(pid, ticks)
 
@@ -104,6 +104,32 @@ def test_a_mark_lives_while_the_kernel_has_it_and_the_process_runs(proc: Proc) -
     owners.refresh({7: 12 * SECOND})
     assert not owners.lives(7, 12 * SECOND)
     assert not owners.runs(7, 7)
+
+
+def test_a_process_that_waits_for_its_parent_runs_no_more(proc: Proc) -> None:
+    owners = Owners(proc.folder)
+    proc.start(7, 10)
+    assert owners.runs(7, 7)
+    proc.start(7, 10, state="Z")
+    owners.refresh({7: 12 * SECOND})
+    assert not owners.runs(7, 7)
+    assert not owners.lives(7, 12 * SECOND)
+
+
+def test_a_process_that_is_told_of_before_it_ends_is_known_until_it_has(proc: Proc) -> None:
+    """Its memory is let go of first, so that it maps no library while its threads still end."""
+    owners = Owners(proc.folder)
+    process = proc.start(7, 10)
+    owners.join(process)
+    owners.leave(process)
+    for _ in range(3):
+        owners.forget()
+    proc.end(7)
+    assert owners.at(7, 11 * SECOND) == process
+    owners.forget()
+    assert owners.at(7, 11 * SECOND) == process
+    owners.forget()
+    assert owners.at(7, 11 * SECOND) is None
 
 
 def test_a_process_that_nobody_ever_saw_has_no_owner(proc: Proc) -> None:
