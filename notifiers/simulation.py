@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rules.slotted import dataclass
+from engine.alerts.alert import AlertState
+from notifiers.dispatch.group import is_firing
+from notifiers.notification import fired_at_ms
+from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +27,21 @@ class Sent:
 
     time_ms: int
     message: Message
+
+
+def transitions(alerts: Iterable[Alert]) -> list[tuple[int, list[Alert]]]:
+    """From alerts as they stand in the end to when each fired and ended: events for `simulate`.
+
+    In the order of time, those of one moment together, ends first.
+    """
+    found: dict[int, list[Alert]] = {}
+    for alert in alerts:
+        fires = replace(alert, state=AlertState.FIRING, resolved_at_ms=None)
+        found.setdefault(fired_at_ms(alert), []).append(fires)
+        if alert.resolved_at_ms is not None:
+            over = replace(alert, state=AlertState.RESOLVED)
+            found.setdefault(alert.resolved_at_ms, []).append(over)
+    return [(at_ms, sorted(found[at_ms], key=is_firing)) for at_ms in sorted(found)]
 
 
 def simulate(

@@ -1,4 +1,4 @@
-"""`stallwatch test`: promtool's unit-test files, run."""
+"""`stallwatch test`: promtool's unit-test files and tests of delivery, run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class RuleTestCommand:
-    """Run unit tests of rules."""
+    """Run unit tests of rules, and what else registers as a kind of test."""
 
-    summary = "run unit tests of rules, in promtool's format"
+    summary = "run unit tests of rules, in promtool's format, and tests of delivery"
     example = "stallwatch test tests/*.test.yaml"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,8 @@ class RuleTestCommand:
     def run(self, args: argparse.Namespace) -> int:
         """Run every file; exit 1 when a check failed, 2 when a file could not run."""
         from engine.ruletest.coverage import Coverage
-        from engine.ruletest.running import RunOptions, run_file
+        from engine.ruletest.kinds import runner_of
+        from engine.ruletest.running import RunOptions
 
         coverage = Coverage() if args.coverage else None
         options = RunOptions(
@@ -63,7 +64,7 @@ class RuleTestCommand:
         )
         verdicts = []
         for path in _suites(args.files):
-            verdict = run_file(path, options)
+            verdict = runner_of(path)(path, options)
             verdicts.append(verdict)
             if args.format == "text":
                 _print(verdict)
@@ -82,27 +83,18 @@ class RuleTestCommand:
 
 
 def _suites(paths: list[str]) -> list[Path]:
-    """The files named, and of directories those that have `tests`."""
-    from rules.decoding import UnreadableError, read_source
-    from rules.document import Mapping, compose
+    """The files named, and of directories those that hold tests."""
+    from engine.ruletest.kinds import is_test
+    from rules.decoding import UnreadableError
     from rules.loader import find_files
-    from rules.source import ProblemsError
 
     found: dict[Path, None] = {}
     for path in paths:
         files = find_files([path])
         if Path(path).is_dir():
-            suites = []
-            for file in files:
-                try:
-                    root = compose(read_source(file)).root
-                except ProblemsError:
-                    continue
-                if isinstance(root, Mapping) and root.get("tests") is not None:
-                    suites.append(file)
-            if not suites:
+            files = tuple(file for file in files if is_test(file))
+            if not files:
                 raise UnreadableError(f"{path}: no unit-test file there (one has 'tests')")
-            files = tuple(suites)
         found.update(dict.fromkeys(files))
     return list(found)
 

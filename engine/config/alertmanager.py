@@ -15,12 +15,16 @@ from rules.fields import Fields, Report
 from rules.source import ProblemsError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rules.document import Entry
+    from rules.source import Source
 
 SETTING = "alertmanager_config"
 # Its sections; `tracing` is Alertmanager's own affair.
 SECTIONS = ("global", "route", "inhibit_rules", "receivers", "templates", "time_intervals",
             "mute_time_intervals", "tracing")  # fmt: skip
+SECTIONS_HINT = "it begins with sections such as 'route:' and 'receivers:'"
 
 
 def open_alertmanager(secrets: SecretReader, root: Mapping) -> tuple[SecretReader, Mapping] | None:
@@ -42,15 +46,22 @@ def open_alertmanager(secrets: SecretReader, root: Mapping) -> tuple[SecretReade
     except StallwatchError as error:
         secrets.report.add(entry.value.span, f"cannot be read: {error}", code="config")
         return None
-    own = SecretReader(Report(source), path.resolve().parent)
+    own, theirs = read_alertmanager(source, path.resolve().parent)
+    if theirs is None:
+        if not own.report.failed:
+            message = f"{path} is no alertmanager.yml"
+            secrets.report.add(entry.value.span, message, SECTIONS_HINT, "config")
+        return own, Mapping(entry.value.span, ())
+    return own, theirs
+
+
+def read_alertmanager(source: Source, folder: Path) -> tuple[SecretReader, Mapping | None]:
+    """A reader for an alertmanager.yml, and its root; None: it has none. Problems are reported."""
+    own = SecretReader(Report(source), folder)
     document = compose(source)
     own.report.problems.extend(document.problems)
     if not isinstance(document.root, Mapping):
-        if not own.report.failed:
-            message = f"{path} is no alertmanager.yml"
-            hint = "it begins with sections such as 'route:' and 'receivers:'"
-            secrets.report.add(entry.value.span, message, hint, "config")
-        return own, Mapping(entry.value.span, ())
+        return own, None
     own.expose_unknown(document.root, SECTIONS)
     Fields.of(own.report, document.root, "an alertmanager.yml", SECTIONS)
     return own, document.root

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from engine.config.alertmanager import open_alertmanager
+from engine.config.alertmanager import SECTIONS_HINT, open_alertmanager, read_alertmanager
 from engine.config.complaints import report_all
 from engine.config.kinds import installed
 from engine.config.masking import masked
@@ -19,7 +19,7 @@ from rules.decoding import read_source
 from rules.document import Mapping, Scalar, compose
 from rules.errors import StallwatchError
 from rules.fields import Report, did_you_mean
-from rules.source import ProblemsError
+from rules.source import ProblemsError, Span
 
 if TYPE_CHECKING:
     from engine.config.kinds import Kinds
@@ -43,6 +43,26 @@ def load_config(path: str | Path | None = None, kinds: Kinds | None = None) -> C
     if config is None or errors:
         raise ProblemsError(errors)
     return config
+
+
+def load_alertmanager(path: str | Path, kinds: Kinds | None = None) -> Config:
+    """What an alertmanager.yml says of routes and receivers, all else as by default.
+
+    Raises ProblemsError, UnreadableError.
+    """
+    source = read_source(path)
+    secrets, root = read_alertmanager(source, Path(path).resolve().parent)
+    if root is None and not secrets.report.failed:
+        secrets.report.add(Span(0, 1), "it is no alertmanager.yml", SECTIONS_HINT, "config")
+    routing: dict[str, Any] = {}
+    if root is not None:
+        kinds = installed() if kinds is None else kinds
+        routing = read_routing(secrets, root, kinds, alertmanagers=True)
+    problems = masked(secrets.report.ordered(), secrets.exposed)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        raise ProblemsError(errors)
+    return Config().model_copy(update=routing)
 
 
 def find_config(path: str | Path | None = None) -> Path | None:

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.labels import Labels
 from engine.native_histogram import Histogram, HistogramError
+from engine.ruletest.input_series import (
+    read_input_series,
+    read_rule_files,
+    read_series_name,
+    read_start_ms,
+    read_texts,
+    relay,
+)
 from engine.ruletest.model import (
     DEFAULT_INTERVAL_MS,
     AlertCheck,
     ExpectedAlert,
     ExpectedSample,
     ExpressionCheck,
-    InputSeries,
-    RuleFilePattern,
     Scenario,
     Suite,
 )
-from engine.ruletest.notation import MOST_SAMPLES, read_metric, read_values
 from engine.ruletest.scalars import read_number, read_truth
-from engine.ruletest.start_times import START_SUFFIX, StartTimeError, StartTimes
-from engine.timestamps import parse_timestamp
 from rules.decoding import read_source
 from rules.document import Mapping, Scalar, compose
 from rules.fields import Fields, Report
-from rules.groups import place
 from rules.model import Expression
 from rules.promql.parser import parse
-from rules.slotted import dataclass, replace
+from rules.slotted import dataclass
 from rules.source import ProblemsError, Span
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ _SCENARIO_FIELDS = (
     "name", "interval", "input_series", "alert_rule_test", "promql_expr_test",
     "external_labels", "external_url", "start_timestamp",
 )  # fmt: skip
-_SERIES_FIELDS = ("series", "values")
 _ALERT_CHECK_FIELDS = ("eval_time", "alertname", "exp_alerts")
 _ALERT_FIELDS = ("exp_labels", "exp_annotations")
 _EXPRESSION_CHECK_FIELDS = ("expr", "eval_time", "exp_samples")
@@ -102,9 +102,7 @@ class _Reader:
         scenarios = [self._chosen(node, number, interval_ms) for number, node in tests]
         return Suite(
             source=self.report.source,
-            rule_files=tuple(
-                RuleFilePattern(one.value, one.span) for one in self._texts(fields, "rule_files")
-            ),
+            rule_files=read_rule_files(fields),
             evaluation_interval_ms=interval_ms,
             group_order=self._group_order(fields),
             scenarios=tuple(one for one in scenarios if one is not None),
@@ -112,7 +110,7 @@ class _Reader:
         )
 
     def _group_order(self, fields: Fields) -> tuple[str, ...]:
-        names = self._texts(fields, "group_eval_order")
+        names = read_texts(fields, "group_eval_order")
         seen: set[str] = set()
         for name in names:
             if name.value in seen:
@@ -139,13 +137,7 @@ class _Reader:
             return None
         name = fields.text("name")
         url = fields.text("external_url")
-        items = fields.items("input_series")
-        series = self._input_series(items)
-        for item in items[:-1]:
-            self._refuse_line_end(item)
-        if sum(len(one.sequence.values) for one in series) > MOST_SAMPLES:
-            message = f"more than {MOST_SAMPLES:,} samples in one test"
-            self.report.add(fields.key("input_series"), message, code="series")
+        series = read_input_series(fields)
         alerts = [self._alert_check(item) for item in fields.items("alert_rule_test")]
         expressions = [self._expression_check(item) for item in fields.items("promql_expr_test")]
         return Scenario(
@@ -153,92 +145,13 @@ class _Reader:
             number=number,
             span=fields.head if name is None else name.span,
             interval_ms=fields.duration_ms("interval") or interval_ms,
-            start_ms=self._start_ms(fields),
-            series=tuple(series),
+            start_ms=read_start_ms(fields),
+            series=series,
             alert_checks=tuple(one for one in alerts if one is not None),
             expression_checks=tuple(one for one in expressions if one is not None),
             external_labels={k.value: v.value for k, v in fields.texts("external_labels")},
             external_url="" if url is None else url.value,
         )
-
-    def _start_ms(self, fields: Fields) -> int:
-        scalar = fields.text("start_timestamp")
-        if scalar is None:
-            return 0
-        try:
-            return parse_timestamp(scalar.value)
-        except ValueError:
-            message = f"not a time: '{scalar.value[:60]}'"
-            hint = "unix seconds (1704067200) or RFC 3339 ('2024-01-01T00:00:00Z')"
-            self.report.add(scalar.span, message, hint, code="time")
-            return 0
-
-    def _input_series(self, nodes: tuple[Node, ...]) -> list[InputSeries]:
-        found: list[InputSeries] = []
-        starts = StartTimes()
-        for node in nodes:
-            fields = Fields.of(self.report, node, "an input series", _SERIES_FIELDS)
-            if fields is None:
-                continue
-            name, values = fields.text("series"), fields.text("values")
-            if name is None or not name.value.strip():
-                if fields.entry("series") is None or name is not None:
-                    self.report.add(fields.head, "an input series needs a 'series'", code="series")
-                continue
-            if name.value.strip().endswith(START_SUFFIX):
-                self._read_starts(starts, name, values)
-            elif (series := self._series(name, values)) is not None:
-                found.append(self._started(starts, series))
-        self._waiting(starts)
-        return found
-
-    def _series(self, name: Scalar, values: Scalar | None) -> InputSeries | None:
-        labels = self._labels(name)
-        try:
-            sequence = read_values("" if values is None else values.value)
-        except ProblemsError as error:
-            self._relay(error, values or name)
-            return None
-        return None if labels is None else InputSeries(Labels(labels), sequence, name.span)
-
-    def _read_starts(self, starts: StartTimes, name: Scalar, values: Scalar | None) -> None:
-        """An entry that says since when the samples of the next one count."""
-        self._waiting(starts)
-        text = name.value.strip().removesuffix(START_SUFFIX)
-        try:
-            labels = Labels(read_metric(text))
-            starts.read(labels, "" if values is None else values.value, name.span)
-        except ProblemsError as error:
-            self._relay(error, name)
-        except StartTimeError as error:
-            self.report.add((values or name).span, str(error), error.hint, code="series")
-
-    def _started(self, starts: StartTimes, series: InputSeries) -> InputSeries:
-        try:
-            return replace(series, starts=starts.of(series.labels, series.sequence.values.size))
-        except StartTimeError as error:
-            self.report.add(series.span, str(error), error.hint, code="series")
-            return series
-
-    def _waiting(self, starts: StartTimes) -> None:
-        span = starts.settle()
-        if span is not None:
-            message = f"no series follows this '{START_SUFFIX}'"
-            self.report.add(span, message, "its samples come right after it", code="series")
-
-    def _refuse_line_end(self, node: Node) -> None:
-        """At an empty line promtool stops reading: the series that follow would be lost there."""
-        entry = node.get("values") if isinstance(node, Mapping) else None
-        if entry is not None and isinstance(entry.value, Scalar) and "\n" in entry.value.value:
-            message = "values end with a line break: promtool loses all series that follow"
-            self.report.add(entry.value.span, message, "write '>-' instead of '|' or '>'", "series")
-
-    def _labels(self, scalar: Scalar) -> dict[str, str] | None:
-        try:
-            return read_metric(scalar.value)
-        except ProblemsError as error:
-            self._relay(error, scalar)
-            return None
 
     def _alert_check(self, node: Node) -> AlertCheck | None:
         fields = Fields.of(self.report, node, "an alert_rule_test", _ALERT_CHECK_FIELDS)
@@ -284,7 +197,7 @@ class _Reader:
         try:
             tree = parse(scalar.value)
         except ProblemsError as error:
-            self._relay(error, scalar)
+            relay(self.report, error, scalar)
             return None
         source = self.report.source
         expression = Expression(scalar.value, tree, source, scalar.offsets(source.text))
@@ -298,7 +211,7 @@ class _Reader:
             return None
         labels = fields.text("labels")
         histogram = fields.text("histogram")
-        found = {} if labels is None else self._labels(labels)
+        found = {} if labels is None else read_series_name(self.report, labels)
         text = "" if histogram is None else self._histogram(histogram)
         value = self._number(fields, "value")
         return None if found is None else ExpectedSample(found, value, fields.head, text)
@@ -333,20 +246,3 @@ class _Reader:
             self.report.add(scalar.span, message, code="type")
             return False
         return value
-
-    def _texts(self, fields: Fields, name: str) -> list[Scalar]:
-        found = []
-        for item in fields.items(name):
-            if isinstance(item, Scalar):
-                found.append(item)
-            else:
-                message = f"an item of '{name}' must be text"
-                self.report.add(item.span, message, code="type")
-        return found
-
-    def _relay(self, error: ProblemsError, scalar: Scalar) -> None:
-        """Problems inside of a scalar's text, at their places in the file."""
-        offsets = scalar.offsets(self.report.source.text)
-        for found in error.problems:
-            span = place(offsets, found.span)
-            self.report.add(span, found.message, found.hint, found.code or "expr", found.severity)

@@ -73,7 +73,10 @@ class ExpressionCheck:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Series, and what must be true of the rules over them: one item of `tests`."""
+    """Series, and what must be true of the rules over them: one item of `tests`.
+
+    `until_ms`: evaluate up to there, also where no check is so late.
+    """
 
     name: str
     number: int
@@ -85,6 +88,7 @@ class Scenario:
     expression_checks: tuple[ExpressionCheck, ...] = ()
     external_labels: dict[str, str] = field(default_factory=dict)
     external_url: str = ""
+    until_ms: int = 0
 
     @property
     def title(self) -> str:
@@ -94,9 +98,10 @@ class Scenario:
     @property
     def duration_ms(self) -> int:
         """From the start to the last check."""
-        times = [check.eval_time_ms for check in self.alert_checks]
+        times = [self.until_ms]
+        times += [check.eval_time_ms for check in self.alert_checks]
         times += [check.eval_time_ms for check in self.expression_checks]
-        return max(times, default=0)
+        return max(times)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,8 @@ class Simulation:
 
     `active`: alerts with their rules, pending ones included, by evaluation time since the start
     and name, for the times and names of its checks.
-    `stretches_ms`: int64[T] each, the evaluation times as they were cut.
+    `stretches_ms`: int64[T] each, the evaluation times as they were cut. `fired`: if asked for,
+    every alert that fired, as it stood in the end, in no order.
     """
 
     scenario: Scenario
@@ -83,6 +84,7 @@ class Simulation:
     active: dict[tuple[int, str], list[tuple[Alert, AlertingRule]]] = field(default_factory=dict)
     failures: dict[tuple[int, str], FailedRule] = field(default_factory=dict)
     warnings: dict[str, None] = field(default_factory=dict)
+    fired: list[Alert] | None = None
 
     def firing_at(self, eval_time_ms: int, alertname: str) -> list[Alert]:
         """The alerts of a name that fire after the last evaluation that is not later."""
@@ -135,10 +137,12 @@ def simulate(
     interval_ms: int,
     *,
     start_timestamps: bool = False,
+    keeps_fired: bool = False,
 ) -> Simulation:
     """Evaluate the groups, in this order, every `interval_ms` until the last check.
 
-    The caller has seen to it that these are at most MOST_EVALUATIONS.
+    `keeps_fired`: see `Simulation.fired`. The caller has seen to it that these are at most
+    MOST_EVALUATIONS.
     """
     count = evaluations(scenario, interval_ms)
     times_ms = scenario.start_ms + np.arange(count, dtype=np.int64) * interval_ms
@@ -155,6 +159,7 @@ def simulate(
         options,
         tuple(_runners(scenario, groups, options)),
         _stretches(scenario, times_ms, interval_ms, storage.series_count),
+        fired=[] if keeps_fired else None,
     )
     offsets = [(runner.rule, runner.offset_ms) for runner in simulation.runners]
     order = components(offsets)
@@ -162,6 +167,8 @@ def simulate(
         for component in order:
             _run_component(simulation, component, stretch_ms)
         _keep_active(simulation, int(stretch_ms[-1]))
+    for runner in simulation.runners:
+        _keep_fired(simulation, runner, runner.state.alerts.values(), AlertState.FIRING)
     return simulation
 
 
@@ -199,6 +206,8 @@ def _run_component(simulation: Simulation, component: Component, times_ms: Int64
             output = runner.run(step, simulation.storage)
             if runner.is_read:
                 simulation.storage.append(output.series, runner.offset_ms)
+            _keep_fired(simulation, runner, output.transitions, AlertState.RESOLVED)
+            _keep_fired(simulation, runner, output.cleared, AlertState.FIRING)
             simulation.warnings.update(output.warnings)
             for failure in output.failures:
                 _count(simulation, runner, failure)
@@ -211,6 +220,15 @@ def _count(simulation: Simulation, runner: RuleRunner, failure: RuleFailure) -> 
         simulation.failures[key] = FailedRule(runner.rule, runner.group, failure)
     else:
         known.count += 1
+
+
+def _keep_fired(
+    simulation: Simulation, runner: RuleRunner, alerts: Iterable[Alert], state: AlertState
+) -> None:
+    """Note the alerts in a state of which no other one can come."""
+    if simulation.fired is not None and runner.context is not None:
+        settled = runner.context.templates.settled
+        simulation.fired += [settled(alert) for alert in alerts if alert.state is state]
 
 
 def _keep_active(simulation: Simulation, time_ms: int) -> None:

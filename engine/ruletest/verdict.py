@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FieldDifference:
-    """One label, annotation or value. None: it is not there on that side."""
+    """One label, annotation, value or other part. None: it is not there on that side."""
 
-    kind: Literal["label", "annotation", "value"]
+    kind: Literal["label", "annotation", "value", "part"]
     name: str
     expected: str | None
     got: str | None

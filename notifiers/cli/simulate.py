@@ -20,9 +20,8 @@ from notifiers.dispatch.opening import addressees, open_dispatcher
 from notifiers.integrations import integrations
 from notifiers.origin import Origin
 from notifiers.routing.plan import Plan
-from notifiers.simulation import Sent, simulate
+from notifiers.simulation import Sent, simulate, transitions
 from rules.errors import StallwatchError
-from rules.slotted import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,27 +97,20 @@ def _simulate(config: Config, run: _DryRun) -> list[Sent]:
         raise StallwatchError("stallwatch: the configuration names no receiver (see --config)")
     labelled = Origin.of(config).labelled
     dispatcher = open_dispatcher(Plan.of(config), to, labelled, NotificationLog())
-    return list(simulate(dispatcher, _events(run), round(run.end * 1000)))
+    return list(simulate(dispatcher, transitions(map(_alert, run.alerts)), round(run.end * 1000)))
 
 
-def _events(run: _DryRun) -> list[tuple[int, list[Alert]]]:
-    """Firings and ends in the order of time, those of one moment together, ends first."""
-    found: dict[int, list[Alert]] = {}
-    for told in run.alerts:
-        fires = Alert(
-            labels=Labels(told.labels),
-            annotations=told.annotations,
-            state=AlertState.FIRING,
-            value=0.0,
-            active_at_ms=round(told.active_at * 1000),
-            fired_at_ms=round(told.fired_at * 1000),
-        )
-        found.setdefault(round(told.fired_at * 1000), []).append(fires)
-        if told.resolved_at is not None:
-            at_ms = round(told.resolved_at * 1000)
-            over = replace(fires, state=AlertState.RESOLVED, resolved_at_ms=at_ms)
-            found.setdefault(at_ms, []).append(over)
-    return [(at_ms, sorted(found[at_ms], key=is_firing)) for at_ms in sorted(found)]
+def _alert(told: _Told) -> Alert:
+    over = told.resolved_at
+    return Alert(
+        labels=Labels(told.labels),
+        annotations=told.annotations,
+        state=AlertState.FIRING if over is None else AlertState.RESOLVED,
+        value=0.0,
+        active_at_ms=round(told.active_at * 1000),
+        fired_at_ms=round(told.fired_at * 1000),
+        resolved_at_ms=None if over is None else round(over * 1000),
+    )
 
 
 def _rows(config: Config, sent: Sequence[Sent]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from notifiers.inhibition import Inhibitor
     from notifiers.routing.tree import Route
 
-Kind: TypeAlias = Literal["inactive", "muted"]
+Kind: TypeAlias = Literal["inhibited", "inactive", "muted", "silenced"]
 
 
 def _as_they_are(labels: Labels) -> Labels:
@@ -51,10 +51,14 @@ class Silences(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Muted:
-    """Why a route is quiet. `by`: the names of intervals."""
+    """Why nothing is told. `by`: names of intervals, ids of silences, fingerprints of alerts."""
 
     kind: Kind
     by: tuple[str, ...]
+
+
+Watch: TypeAlias = "Callable[[Route, Alert, int, Muted], None]"
+"""Hears of each alert that is kept back when its group speaks (unix milliseconds), and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +66,14 @@ class Muting:
     """All that mutes. An alert that is resolved is muted as one that fires: its end waits.
 
     `labelled`: from an alert's labels to those that are sent, by which rules and silences know it.
+    `watch`: for who simulates.
     """
 
     inhibitor: Inhibitor
     times: Times
     silences: Silences | None = None
     labelled: Callable[[Labels], Labels] = _as_they_are
+    watch: Watch | None = None
 
     def of_route(self, route: Route, now_ms: int) -> Muted | None:
         """Why a route tells nothing now; None: it tells."""
@@ -82,14 +88,25 @@ class Muting:
 
     def heard(self, alerts: Mapping[str, Alert], route: Route, now_ms: int) -> dict[str, Alert]:
         """Those that nothing keeps back."""
-        if self.of_route(route, now_ms) is not None:
+        quiet = self.of_route(route, now_ms)
+        if quiet is not None and self.watch is None:
             return {}
         silencing = None if self.silences is None else self.silences.current()
         found = {}
         for key, alert in alerts.items():
-            labels = self.labelled(alert.labels)
-            if self.inhibitor.inhibited_by(labels):
-                continue
-            if silencing is None or not silencing.silencing(labels, now_ms):
+            why = self._why(self.labelled(alert.labels), quiet, silencing, now_ms)
+            if why is None:
                 found[key] = alert
+            elif self.watch is not None:
+                self.watch(route, alert, now_ms, why)
         return found
+
+    def _why(
+        self, labels: Labels, quiet: Muted | None, silencing: Silencing | None, now_ms: int
+    ) -> Muted | None:
+        if by := self.inhibitor.inhibited_by(labels):
+            return Muted("inhibited", by)
+        if quiet is not None:
+            return quiet
+        ids = () if silencing is None else silencing.silencing(labels, now_ms)
+        return Muted("silenced", ids) if ids else None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.labels import Labels
     from notifiers.dispatch.group import Timer
     from notifiers.dispatch.log import NotificationLog
-    from notifiers.dispatch.muting import Silences
+    from notifiers.dispatch.muting import Silences, Watch
     from notifiers.routing.plan import Plan
     from notifiers.worker import Integration
 
@@ -37,10 +37,11 @@ def open_dispatcher(
     log: NotificationLog,
     timers: Mapping[str, Timer] | None = None,
     silences: Silences | None = None,
+    watch: Watch | None = None,
 ) -> Dispatcher:
     """A dispatcher that knows what is in the log.
 
-    `labelled`: see `Muting`. `timers`: of groups that an earlier process had.
+    `labelled`, `watch`: see `Muting`. `timers`: of groups that an earlier process had.
     """
-    muting = Muting(Inhibitor(plan.inhibit_rules), plan.times, silences, labelled)
+    muting = Muting(Inhibitor(plan.inhibit_rules), plan.times, silences, labelled, watch)
     return Dispatcher(plan.root, to, muting, log, timers, keeps_owed=plan.keeps_owed)

@@ -77,7 +77,7 @@ def _difference(difference: ItemDifference) -> Iterator[str]:
 
 
 def _field(field: FieldDifference) -> Iterator[str]:
-    name = f"{field.kind} {field.name}".rstrip()
+    name = field.name if field.kind == "part" else f"{field.kind} {field.name}".rstrip()
     yield f"    {name}"
     yield f"      - {_shown(field.kind, field.expected)}"
     yield f"      + {_shown(field.kind, field.got)}"
@@ -86,7 +86,7 @@ def _field(field: FieldDifference) -> Iterator[str]:
 def _shown(kind: str, value: str | None) -> str:
     if value is None:
         return ABSENT
-    return value if kind == "value" else f'"{value}"'
+    return f'"{value}"' if kind in {"label", "annotation"} else value
 
 
 def _count(number: int, noun: str) -> str:
