@@ -5,12 +5,14 @@
 - every `stallwatch ...` shown is a command with options that it has;
 - docs/commands.md is what `--help` says;
 - docs/metrics.md names every metric of the agent's own;
+- docs/statistics.md tells of every function that Prometheus does not have, by its docstring;
 - docs/lint/ has a page for every finding of `check --lint`, which is its check's docstring.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 import subprocess
 import sys
@@ -29,6 +31,7 @@ HIDDEN = frozenset({"--save-recording"})
 COMMANDS = ROOT / "docs" / "commands.md"
 METRICS = ROOT / "docs" / "metrics.md"
 LINT = ROOT / "docs" / "lint"
+STATISTICS = ROOT / "docs" / "statistics.md"
 
 
 LINT_HEAD = """# Findings of `stallwatch check --lint`
@@ -137,6 +140,24 @@ def lint_pages() -> dict[Path, str]:
     return pages
 
 
+def statistics_page() -> str:
+    """docs/statistics.md: its own introduction, and the functions as their docstrings tell them."""
+    from engine.promql.functions.table import STATISTICS as TABLE
+
+    head, mark, _ = STATISTICS.read_text(encoding="utf-8").partition("<!-- functions -->\n")
+    sections = [f"## {name}\n\n{told_of(name, one.__doc__)}\n" for name, one in TABLE.items()]
+    return "\n".join([head + mark, *sections])
+
+
+def told_of(name: str, docstring: str | None) -> str:
+    """A function's docstring as a page shows it. Raises ValueError if it leaves a part out."""
+    text = inspect.cleandoc(docstring or "")
+    for part in ("Formula", "Source", "Warm-up", "Cost", "Absent"):
+        if f"**{part}.**" not in text:
+            raise ValueError(f"the docstring of {name} has no {part}")
+    return text
+
+
 def main() -> int:
     """Check, or with --write mend; exit 1 when something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -151,11 +172,14 @@ def main() -> int:
         LINT.mkdir(exist_ok=True)
         for path, page in lint_pages().items():
             path.write_text(page, encoding="utf-8")
+        STATISTICS.write_text(statistics_page(), encoding="utf-8")
         METRICS.write_text(f"{head}<!-- own metrics -->\n\n{metric_table()}\n", encoding="utf-8")
     if not COMMANDS.exists() or COMMANDS.read_text(encoding="utf-8") != reference:
         found.append("docs/commands.md is not what --help says: scripts/check_docs.py --write")
     if not METRICS.exists() or metric_table() not in METRICS.read_text(encoding="utf-8"):
         found.append("docs/metrics.md lacks a metric: scripts/check_docs.py --write")
+    if STATISTICS.read_text(encoding="utf-8") != statistics_page():
+        found.append("docs/statistics.md is not what docstrings say: scripts/check_docs.py --write")
     for path, page in lint_pages().items():
         if not path.exists() or path.read_text(encoding="utf-8") != page:
             where = path.relative_to(ROOT)

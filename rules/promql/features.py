@@ -1,4 +1,4 @@
-"""What in an expression Prometheus reads only behind a feature flag."""
+"""What in an expression Prometheus does not read, or only behind a feature flag."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rules.promql.ast import Expr
+    from rules.promql.functions import Aggregator, Signature
 
 EXPERIMENTAL_FUNCTIONS: Final = "promql-experimental-functions"
 DURATION_EXPRESSIONS: Final = "promql-duration-expr"
 RANGE_SELECTORS: Final = "promql-extended-range-selectors"
 FILL_MODIFIERS: Final = "promql-binop-fill-modifiers"
+# What no flag brings: Prometheus does not have it.
+OURS: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One use. `flag` is the value of Prometheus' --enable-feature that it needs."""
+    """One use. `flag` is the value of Prometheus' --enable-feature that it needs, or OURS."""
 
     name: str
     flag: str
@@ -33,17 +36,17 @@ class Feature:
 
 
 def features(expr: Expr) -> tuple[Feature, ...]:
-    """Every use of an experimental part of PromQL, in source order."""
+    """Every use of what is not stable PromQL, in source order."""
     found = [feature for node in walk(expr) for feature in _of(node)]
     return tuple(sorted(found, key=lambda feature: feature.span))
 
 
 def _of(node: Expr) -> Iterator[Feature]:
     match node:
-        case Call(func=name, func_span=span) if FUNCTIONS[name].experimental:
-            yield Feature(name, EXPERIMENTAL_FUNCTIONS, span)
-        case Aggregate(op=op, span=span) if AGGREGATORS[op].experimental:
-            yield Feature(op, EXPERIMENTAL_FUNCTIONS, Span(span.start, span.start + len(op)))
+        case Call(func=name, func_span=span):
+            yield from _named(FUNCTIONS[name], span)
+        case Aggregate(op=op, span=span):
+            yield from _named(AGGREGATORS[op], Span(span.start, span.start + len(op)))
         case VectorSelector(modifier=str() as modifier, span=span):
             yield Feature(modifier, RANGE_SELECTORS, span)
         case Binary(matching=matching, op_span=span) if matching is not None:
@@ -59,3 +62,10 @@ def _of(node: Expr) -> Iterator[Feature]:
         if duration.expr is not None:
             name = format_expression(duration.expr)
             yield Feature(name, DURATION_EXPRESSIONS, duration.span)
+
+
+def _named(row: Signature | Aggregator, span: Span) -> Iterator[Feature]:
+    if row.ours:
+        yield Feature(row.name, OURS, span)
+    elif row.experimental:
+        yield Feature(row.name, EXPERIMENTAL_FUNCTIONS, span)

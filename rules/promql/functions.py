@@ -1,4 +1,4 @@
-"""Every function of Prometheus 3 by its signature, and the aggregation operators.
+"""Every function of Prometheus 3 by its signature, our own ones, and the aggregation operators.
 
 A row here is all that the parser and the type check know of a function; the evaluator keeps its
 kernels by the same names.
@@ -23,7 +23,8 @@ class Signature:
 
     `variadic` as in Prometheus: 0, exactly `args`; n > 0, the last of `args` may be given from 0
     to n times; -1, any number of times. `experimental` functions need a feature flag there.
-    `native_histograms`: reads native histograms only, so float samples give nothing.
+    `native_histograms`: reads native histograms only, so float samples give nothing. `ours`:
+    Prometheus does not have it.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Signature:
     variadic: int = 0
     experimental: bool = False
     native_histograms: bool = False
+    ours: bool = False
 
     @property
     def least(self) -> int:
@@ -54,6 +56,10 @@ def _table(*rows: Signature) -> dict[str, Signature]:
 
 def _each(names: str, *args: ValueType, variadic: int = 0) -> tuple[Signature, ...]:
     return tuple(Signature(name, args, variadic=variadic) for name in names.split())
+
+
+def _ours(names: str, *args: ValueType) -> tuple[Signature, ...]:
+    return tuple(Signature(name, args, ours=True) for name in names.split())
 
 
 _MATH = (
@@ -104,6 +110,14 @@ FUNCTIONS: Final[dict[str, Signature]] = _table(
     Signature("min_of", (_S, _S), _S, experimental=True),
     Signature("start_timestamp", (_V,), experimental=True),
     Signature("range", (), _S, experimental=True),
+    # Statistics of a window that Prometheus does not have: docs/statistics.md.
+    *_ours("changepoint_pvalue_over_time changepoint_size_over_time", _M),
+    *_ours("changepoint_time_over_time entropy_over_time", _M),
+    *_ours("robust_zscore_over_time zscore_over_time", _M),
+    *_ours("trend_over_time trend_pvalue_over_time", _M),
+    *_ours("ewma_over_time ewma_zscore seasonal_zscore", _M, _S),
+    *_ours("holt_band_over_time holt_forecast_over_time holt_trend_over_time", _M, _S, _S),
+    *_ours("distribution_shift distribution_shift_pvalue", _M, _M),
 )
 
 # The functions that read a range with the modifier; elsewhere an evaluation fails.
@@ -143,12 +157,17 @@ OTHER_NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Aggregator:
-    """An aggregation operator; `param` is the type of its first argument, None if it has none."""
+    """An aggregation operator; `param` is the type of its first argument, None if it has none.
+
+    `optional`: the first argument may be left out. `ours`: Prometheus does not have it.
+    """
 
     name: str
     param: ValueType | None = None
     example: str = ""
     experimental: bool = False
+    optional: bool = False
+    ours: bool = False
 
 
 _PLAIN = "sum avg min max count group stddev stdvar"

@@ -27,6 +27,7 @@ from rules.promql.ast import (
 )
 
 from .extended import EXTENDED, between
+from .statistics import STATISTICS
 from .vectors import (
     ARITHMETIC,
     COMPARISONS,
@@ -39,7 +40,8 @@ from .vectors import (
     distinct,
     matched,
 )
-from .windows import FUNCTIONS, Window
+from .windows import FUNCTIONS as PROMETHEUS
+from .windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,10 +51,14 @@ if TYPE_CHECKING:
     from rules.promql.ast import At, Duration, Expr
 
 Value = float | str | Elements
+FUNCTIONS = {**PROMETHEUS, **STATISTICS}
 ALL_LABELS = VectorMatching("one-to-one", on=False, labels=())
 # Which arguments of a function over ranges are the range and the scalars, if not the usual ones.
 PARAMS = {"quantile_over_time": (1, (0,)), "predict_linear": (0, (1,)),
-          "double_exponential_smoothing": (0, (1, 2))}  # fmt: skip
+          "double_exponential_smoothing": (0, (1, 2)), "ewma_over_time": (0, (1,)),
+          "ewma_zscore": (0, (1,)), "seasonal_zscore": (0, (1,)),
+          "holt_band_over_time": (0, (1, 2)), "holt_forecast_over_time": (0, (1, 2)),
+          "holt_trend_over_time": (0, (1, 2))}  # fmt: skip
 KEEPS_NAME = ("first_over_time", "last_over_time")
 
 

@@ -32,6 +32,27 @@ SERIES = st.lists(
     unique_by=lambda row: row[:3],
 )
 
+# Long enough for every statistic, with few holes.
+CALM = st.lists(
+    st.tuples(
+        st.sampled_from(["a_total", "b_total"]),
+        st.sampled_from("xy"),
+        st.sampled_from("12"),
+        st.one_of(
+            st.lists(
+                st.sampled_from(["_", "0", "1", "2", "3", "5", "8", "13", "-4"]),
+                min_size=8,
+                max_size=17,
+            ),
+            st.lists(st.sampled_from([*ITEMS, "1", "2", "3"]), min_size=8, max_size=17),
+            st.lists(st.floats(-1e3, 1e3).map(repr), min_size=8, max_size=17),
+        ),
+    ),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda row: row[:3],
+)
+
 # As SERIES, with native histograms among the floats.
 MIXED = st.lists(
     st.tuples(
@@ -161,6 +182,23 @@ def extended() -> st.SearchStrategy[str]:
             FUTURE,
         ),
         st.builds("{} smoothed{}".format, SELECTORS, FUTURE),
+    )
+
+
+def statistics(modifiers: st.SearchStrategy[str] = PAST) -> st.SearchStrategy[str]:
+    """Statistics of windows that Prometheus does not have."""
+    functions = st.sampled_from(
+        ["changepoint_pvalue_over_time({})", "changepoint_size_over_time({})",
+         "changepoint_time_over_time({})", "entropy_over_time({})", "ewma_over_time({}, 25)",
+         "ewma_zscore({}, 1m)", "holt_band_over_time({}, 0.5, 0.2)",
+         "holt_forecast_over_time({}, 0.3, 0.1)", "holt_trend_over_time({}, 0.9, 0.5)",
+         "robust_zscore_over_time({})", "seasonal_zscore({}, 30)", "trend_over_time({})",
+         "trend_pvalue_over_time({})", "zscore_over_time({})"]
+    )  # fmt: skip
+    ranges = st.sampled_from(["[95s]", "[2m]", "[3m]"])
+    return st.one_of(
+        _filled(functions, st.builds("{}{}{}".format, SELECTORS, ranges, modifiers)),
+        _filled(functions, st.builds("({})[2m:10s]".format, exact(modifiers))),
     )
 
 

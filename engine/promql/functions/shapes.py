@@ -73,6 +73,7 @@ def over_windows(
             check(context, call, frame, scalars)
         return frame if keeps_name else context.drop_names(frame, call.span)
 
+    implementation.__doc__ = kernel.__doc__
     return implementation
 
 

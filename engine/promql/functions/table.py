@@ -9,15 +9,23 @@ import numpy as np
 from engine.promql.functions import (
     absence,
     arithmetic,
+    changepoints,
     conversion,
     dates,
+    entropy,
+    ewma,
     histograms,
+    holt,
     info,
     over_time,
     rates,
     relabel,
+    robust_trends,
+    seasonal,
+    shift,
     sorting,
     trends,
+    zscores,
 )
 from engine.promql.functions.shapes import over_native_histograms, over_vector, over_windows
 
@@ -135,13 +143,39 @@ _REST: Mapping[str, Implementation] = {
     "vector": conversion.vector,
 }
 
+# Not in Prometheus. What each of them is, docs/statistics.md tells by its docstring.
+_STATISTICS: Mapping[str, Implementation] = {
+    "changepoint_pvalue_over_time": over_windows(changepoints.changepoint_pvalue_over_time),
+    "changepoint_size_over_time": over_windows(changepoints.changepoint_size_over_time),
+    "changepoint_time_over_time": over_windows(changepoints.changepoint_time_over_time),
+    "entropy_over_time": over_windows(entropy.entropy_over_time),
+    "ewma_over_time": over_windows(ewma.ewma_over_time, params=(1,)),
+    "ewma_zscore": over_windows(ewma.ewma_zscore, params=(1,)),
+    "holt_band_over_time": over_windows(holt.holt_band_over_time, params=(1, 2)),
+    "holt_forecast_over_time": over_windows(holt.holt_forecast_over_time, params=(1, 2)),
+    "holt_trend_over_time": over_windows(holt.holt_trend_over_time, params=(1, 2)),
+    "robust_zscore_over_time": over_windows(zscores.robust_zscore_over_time),
+    "seasonal_zscore": over_windows(seasonal.seasonal_zscore, params=(1,)),
+    "trend_over_time": over_windows(robust_trends.trend_over_time),
+    "trend_pvalue_over_time": over_windows(robust_trends.trend_pvalue_over_time),
+    "zscore_over_time": over_windows(zscores.zscore_over_time),
+}
+
+_OF_TWO_WINDOWS: Mapping[str, Implementation] = {
+    "distribution_shift": shift.over_two_windows(shift.distribution_shift),
+    "distribution_shift_pvalue": shift.over_two_windows(shift.distribution_shift_pvalue),
+}
+
+STATISTICS: Mapping[str, Implementation] = {**_STATISTICS, **_OF_TWO_WINDOWS}
+
 IMPLEMENTATIONS: Mapping[str, Implementation] = {
     **_RATES,
     **_OVER_TIME,
+    **STATISTICS,
     **_ARITHMETIC,
     **_DATES,
     **_REST,
 }
 
 # Each row of the result depends on one series of the argument only, and its labels stay.
-ROW_WISE = frozenset({*_RATES, *_OVER_TIME, *_ARITHMETIC, *_DATES, "timestamp"})
+ROW_WISE = frozenset({*_RATES, *_OVER_TIME, *_STATISTICS, *_ARITHMETIC, *_DATES, "timestamp"})

@@ -27,8 +27,7 @@ def predict_linear(block: Block) -> Folded:
 def double_exponential_smoothing(block: Block) -> Folded:
     """Holt's linear method; params: smoothing factor, trend factor, both within (0, 1)."""
     smoothing, trend = block.params
-    _require_factor("smoothing factor", "sf", smoothing)
-    _require_factor("trend factor", "tf", trend)
+    require_factors(smoothing, trend)
     before = np.zeros(block.shape)
     level = block.oldest()
     slope = block.at(block.lo + 1) - level
@@ -41,6 +40,12 @@ def double_exponential_smoothing(block: Block) -> Folded:
         slope = np.where(exists, drift, slope)
         level = np.where(exists, following, level)
     return level, block.several
+
+
+def require_factors(smoothing: Float64Array, trend: Float64Array) -> None:
+    """Raise EvaluationError unless both are within (0, 1); NaN passes, as in Prometheus."""
+    _require_factor("smoothing factor", "sf", smoothing)
+    _require_factor("trend factor", "tf", trend)
 
 
 def _require_factor(name: str, short: str, factor: Float64Array) -> None:

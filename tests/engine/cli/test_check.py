@@ -110,6 +110,16 @@ def test_portable_lets_a_resolve_expression_be_since_prometheus_does_not_read_it
     assert main(["check", "--portable", "new.yaml"]) == 0, capsys.readouterr().out
 
 
+def test_portable_names_functions_of_our_own(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("new.yaml").write_text(GOOD.replace("up == 0", "zscore_over_time(up[1h]) > 3"))
+    assert main(["check", "--portable", "new.yaml"]) == 1
+    out = capsys.readouterr().out
+    assert "new.yaml:5:11: 'zscore_over_time' is stallwatch's own" in out
+    assert "record the result here and let it read that" in out
+
+
 def test_a_directory_stands_for_its_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "."]) == 1
     out = capsys.readouterr().out

@@ -13,9 +13,11 @@ from engine.promql.value import Axis, Scalar, Vector
 from rules.promql.parser import parse
 from tests.promqltest.script import Load, parse_script
 from tests.promqltest.storage import MemoryStorage
+from tests.reference.grammar import CALM, statistics
 
 if TYPE_CHECKING:
     from engine.promql.value import Result
+    from tests.reference.grammar import Rows
 
 SERIES = st.lists(
     st.tuples(
@@ -150,3 +152,15 @@ def test_an_axis_without_steps_has_an_empty_result(
     value = evaluate(parse(expr), axis, stored(series)).value
     assert isinstance(value, Vector)
     assert value.values.shape == (0, 0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(series=CALM, expr=statistics())
+def test_statistics_over_a_range_are_their_instants_side_by_side(series: Rows, expr: str) -> None:
+    assert_alike(expr, stored(series), rule=False, delayed=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(series=CALM, expr=statistics(FUTURE))
+def test_statistics_in_a_rule_are_its_evaluations_side_by_side(series: Rows, expr: str) -> None:
+    assert_alike(expr, stored(series), rule=True, delayed=True)

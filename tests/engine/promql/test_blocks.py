@@ -76,6 +76,20 @@ ROWS = [
     "avg_over_time(y[90s]) / 3",
     "timestamp(x_total)",
     "hour(x_total) == 0",
+    "zscore_over_time(x_total[2m])",
+    "robust_zscore_over_time(y[95s]) > 1",
+    "ewma_over_time(x_total[2m], 30)",
+    "ewma_zscore(x_total[2m], 30)",
+    "seasonal_zscore(y[3m], 40)",
+    "holt_forecast_over_time(x_total[2m], 0.3, 0.1)",
+    "holt_band_over_time(x_total[2m], 0.3, 0.1)",
+    "holt_trend_over_time(x_total[2m], 0.3, 0.1)",
+    "changepoint_size_over_time(x_total[2m])",
+    "changepoint_time_over_time(y[2m])",
+    "changepoint_pvalue_over_time(y[2m:15s])",
+    "trend_over_time(x_total[2m]) * 3",
+    "trend_pvalue_over_time(y[2m])",
+    "entropy_over_time(y[2m])",
     "y > 1e9",
 ]
 BEYOND = [
@@ -85,6 +99,8 @@ BEYOND = [
     "rate(x_total[1m]) / on (rank) rate(x_total[2m])",
     "absent(y > 1e9)",
     "stddev(y) or count(x_total > 3)",
+    "distribution_shift(x_total[1m], x_total[3m] offset 1m)",
+    "distribution_shift_pvalue(x_total[1m], (y + 1)[3m:20s]) < 0.5",
 ]
 CUTS = [
     Options(block_cells=1),

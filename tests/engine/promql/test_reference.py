@@ -13,6 +13,7 @@ from engine.promql.value import Axis, Scalar, Vector
 from rules.promql.parser import parse
 from tests.reference.evaluator import Query, RefusedError, evaluate_at
 from tests.reference.grammar import (
+    CALM,
     FUTURE,
     SERIES,
     Rows,
@@ -20,6 +21,7 @@ from tests.reference.grammar import (
     expressions,
     extended,
     filled,
+    statistics,
     stored,
 )
 
@@ -129,3 +131,10 @@ def test_anchored_and_smoothed_equal_the_slow_evaluator(
 @given(series=SERIES, expr=filled())
 def test_filled_sides_equal_the_slow_evaluator(series: Rows, expr: str, *, delayed: bool) -> None:
     assert_alike(series, expr, rule=False, delayed=delayed, bits=True)
+
+
+@pytest.mark.parametrize("rule", [False, True])
+@settings(max_examples=150, deadline=None)
+@given(series=CALM, expr=statistics())
+def test_statistics_equal_the_slow_evaluator(series: Rows, expr: str, *, rule: bool) -> None:
+    assert_alike(series, expr, rule=rule, delayed=True, bits=False)

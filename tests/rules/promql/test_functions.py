@@ -4,7 +4,7 @@ import promql_parser
 import pytest
 
 from rules.promql.ast import ValueType
-from rules.promql.features import Feature, features
+from rules.promql.features import OURS, Feature, features
 from rules.promql.functions import AGGREGATORS, FUNCTIONS, OTHER_NAMES, Signature
 from rules.promql.parser import parse
 from rules.source import Span
@@ -25,7 +25,7 @@ def call(signature: Signature, count: int) -> str:
     return f"{signature.name}({', '.join(args)})"
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+@pytest.mark.parametrize("name", sorted(name for name, row in FUNCTIONS.items() if not row.ours))
 def test_every_function_takes_what_the_oracle_says_it_takes(name: str) -> None:
     signature = FUNCTIONS[name]
     promql_parser.parse(call(signature, signature.least))
@@ -62,3 +62,9 @@ def test_experimental_functions_are_named_with_their_place_and_flag() -> None:
         Feature("first_over_time", flag, Span(29, 44)),
     )
     assert features(parse("sum(rate(x[5m]))")) == ()
+
+
+def test_functions_that_prometheus_lacks_are_named_without_a_flag() -> None:
+    assert features(parse("sum(zscore_over_time(x[5m]))")) == (
+        Feature("zscore_over_time", OURS, Span(4, 20)),
+    )
