@@ -76,7 +76,7 @@ class OutboxDelivery:
             state_path, self._open_dispatcher, self._wake_workers, self._options.clock
         )
         if service is not None:
-            service.show_kept_back(self._kept_back)
+            service.show_kept_back(self._kept_back, self._sent)
         for worker in self._workers:
             worker.on_refused = self._loop.wake
         try:
@@ -92,7 +92,7 @@ class OutboxDelivery:
         return open_dispatcher(
             self._plan,
             self._addressees,
-            self._options.origin.labelled,
+            self._options.origin,
             log,
             timers,
             None if self._service is None else self._service.silences,
@@ -128,6 +128,13 @@ class OutboxDelivery:
             if dispatcher is None:
                 return Suppression()
             return dispatcher.kept_back(labels, self._options.clock())
+
+    def _sent(self, labels: Labels) -> Labels | None:
+        with self._loop.lock:
+            dispatcher = self._loop.dispatcher
+            if dispatcher is None:
+                return self._options.origin.relabelled(labels)
+            return dispatcher.sent(labels)
 
     def suppression(self, alert: Alert) -> Suppression:
         """What keeps notifications of an alert back now."""

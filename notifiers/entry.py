@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from engine.alerts.encoding import alert_from_json
+from engine.alerts.fingerprint import fingerprint
+from engine.labels import Labels
 from notifiers.notification import Notification
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from engine.alerts.alert import Alert
     from notifiers.origin import Origin
 
@@ -17,7 +21,7 @@ State: TypeAlias = Literal["pending", "delivered", "failed"]
 
 COLUMNS = (
     "id, receiver, integration, group_key, group_labels, status, alerts, news, state, reason,"
-    " detail, attempts, created_at_ms, retold"
+    " detail, attempts, created_at_ms, retold, sent_as"
 )
 
 
@@ -26,7 +30,8 @@ class Entry:
     """A row. `integration` is the key that its worker goes by; `attempts` were made so far.
 
     `news`: why the message was made. `reason`, `detail`: why it was not taken. `retold`:
-    fingerprints of alerts that fire of which an earlier message told. `unreadable`: why there are
+    fingerprints of alerts that fire of which an earlier message told. `sent_as`: by fingerprint,
+    the labels with which an alert is sent, where they are not its own. `unreadable`: why there are
     no alerts, in a row that is damaged or was written by a newer version.
     """
 
@@ -45,16 +50,15 @@ class Entry:
     created_at_ms: int
     retold: frozenset[str] = frozenset()
     unreadable: str = ""
+    sent_as: Mapping[str, Labels] = field(default_factory=dict)
 
     def notification(self, origin: Origin) -> Notification:
         """The message of this row.
 
-        External labels come in here, not in the outbox: its rows are found again by the labels
-        that rules gave, which a dry-run gives too.
+        The labels that are sent come in here: rows are found again by the labels that rules gave,
+        which a dry-run gives too.
         """
-        alerts = tuple(
-            replace(alert, labels=origin.labelled(alert.labels)) for alert in self.alerts
-        )
+        alerts = tuple(replace(one, labels=self._sent(one.labels, origin)) for one in self.alerts)
         return Notification(
             id=self.id,
             receiver=self.receiver,
@@ -68,6 +72,10 @@ class Entry:
             possible_repeat=self.attempts > 0,
         )
 
+    def _sent(self, labels: Labels, origin: Origin) -> Labels:
+        # A row of an earlier version has none.
+        return self.sent_as.get(fingerprint(labels)) or origin.labelled(labels)
+
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
@@ -80,14 +88,28 @@ class Backlog:
 
 def entry_of(row: tuple[Any, ...]) -> Entry:
     """The entry of a row that was selected by COLUMNS, readable or not."""
-    *names, group_labels, status, alerts, news, state, reason, detail, attempts, created, old = row
+    (
+        *names,
+        group_labels,
+        status,
+        alerts,
+        news,
+        state,
+        reason,
+        detail,
+        attempts,
+        created,
+        old,
+        sent,
+    ) = row
     identity, receiver, integration, group_key = names
     try:
         labels, retold = dict(json.loads(group_labels)), frozenset(json.loads(old))
         told = tuple(alert_from_json(alert) for alert in json.loads(alerts))
+        sent_as = {own: Labels(labels) for own, labels in json.loads(sent).items()}
         unreadable = ""
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        labels, told, retold = {}, (), frozenset()
+        labels, told, retold, sent_as = {}, (), frozenset(), {}
         unreadable = f"the row cannot be read: {type(error).__name__}: {error}"
     return Entry(
         identity,
@@ -105,4 +127,5 @@ def entry_of(row: tuple[Any, ...]) -> Entry:
         created,
         retold,
         unreadable,
+        sent_as,
     )

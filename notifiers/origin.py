@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.address import parse_address
+from engine.alerts.relabelling import relabel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from engine.alerts.relabelling import RelabelRule
     from engine.config.model import Config
     from engine.labels import Labels
 
@@ -18,13 +20,15 @@ if TYPE_CHECKING:
 class Origin:
     """The agent behind a message. An alert that is summed over a task has no label `node`.
 
-    `url`: Alertmanager's `externalURL`. `external_labels`: added to the labels of what is sent.
+    `url`: Alertmanager's `externalURL`. `external_labels`: added to the labels of what is sent;
+    `relabelling`: what becomes of them then.
     """
 
     node: str = ""
     cluster: str = ""
     url: str = ""
     external_labels: Mapping[str, str] = field(default_factory=dict)
+    relabelling: tuple[RelabelRule, ...] = ()
 
     @classmethod
     def of(cls, config: Config) -> Origin:
@@ -39,12 +43,18 @@ class Origin:
             cluster=config.cluster,
             url=config.external_url or f"http://{config.node}:{port}",
             external_labels=config.external_labels,
+            relabelling=config.alert_relabel_configs,
         )
 
     def labelled(self, labels: Labels) -> Labels:
-        """Labels as they are sent: an external label fills in, it never takes an alert's place.
+        """With external labels: they fill in, and never take the place of an alert's own.
 
         Source: `Manager.relabelAlerts` in Prometheus, notifier/manager.go.
         """
         missing = {name: text for name, text in self.external_labels.items() if name not in labels}
         return labels.merged(missing) if missing else labels
+
+    def relabelled(self, labels: Labels) -> Labels | None:
+        """Labels as they are sent; None: nobody is told of an alert with these."""
+        full = self.labelled(labels)
+        return relabel(self.relabelling, full) if self.relabelling else full

@@ -44,6 +44,7 @@ CREATE TABLE IF NOT EXISTS notify_message (
     news TEXT NOT NULL,
     firing TEXT NOT NULL DEFAULT '[]',
     retold TEXT NOT NULL DEFAULT '[]',
+    sent_as TEXT NOT NULL DEFAULT '{{}}',
     state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'delivered', 'failed')),
     reason TEXT NOT NULL DEFAULT '',
     detail TEXT NOT NULL DEFAULT '',
@@ -77,10 +78,10 @@ def create_tables(connection: sqlite3.Connection) -> None:
     """Make the tables if they are missing."""
     connection.executescript(_SCHEMA)
     own = {name for _, name, *_ in connection.execute("PRAGMA table_info(notify_message)")}
-    for column in ("firing", "retold"):
+    for column, empty in (("firing", "[]"), ("retold", "[]"), ("sent_as", "{}")):
         if column not in own:
             connection.execute(
-                f"ALTER TABLE notify_message ADD COLUMN {column} TEXT NOT NULL DEFAULT '[]'"
+                f"ALTER TABLE notify_message ADD COLUMN {column} TEXT NOT NULL DEFAULT '{empty}'"
             )
 
 
@@ -93,14 +94,15 @@ def add(connection: sqlite3.Connection, message: Message, now_ms: int) -> None:
     status = "firing" if firing else "resolved"
     connection.execute(
         "INSERT INTO notify_message (id, receiver, integration, group_key, group_labels,"
-        " status, alerts, news, firing, retold, state, reason, created_at_ms, next_attempt_ms,"
-        " finished_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " status, alerts, news, firing, retold, sent_as, state, reason, created_at_ms,"
+        " next_attempt_ms, finished_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO NOTHING",
         (
             message.id, message.receiver, message.integration, message.group_key,
             json.dumps(message.group_labels), status,
             json.dumps([alert_to_json(alert) for alert in message.alerts]), message.reason,
             json.dumps(firing), json.dumps(sorted(message.retold)),
+            json.dumps({own: labels.to_dict() for own, labels in message.sent_as.items()}),
             *(("failed", "receiver_removed") if message.is_removed else ("pending", "")),
             now_ms, now_ms, now_ms if message.is_removed else None,
         ),

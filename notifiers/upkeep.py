@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from notifiers.dispatch.tables import told_alerts
+from engine.alerts.fingerprint import fingerprint
+from notifiers.dispatch.tables import sent_as, told_alerts
 from notifiers.receivers.receiver import SendError
 from rules.slotted import dataclass, replace
 
@@ -60,8 +61,13 @@ class Resending:
 
     def begin(self, connection: sqlite3.Connection, now_ms: int) -> None:
         """What it was told of and still fires is due at once: it may have been long."""
-        found = told_alerts(connection, self.integration)
-        alerts = [replace(one, labels=self.origin.labelled(one.labels)) for one in found]
+        kept = sent_as(connection)
+        alerts = [
+            replace(
+                one, labels=kept.get(fingerprint(one.labels)) or self.origin.labelled(one.labels)
+            )
+            for one in told_alerts(connection, self.integration)
+        ]
         self.resender.told(alerts, now_ms - self.target.resend_ms)
 
     def sent(self, notification: Notification, now_ms: int) -> None:

@@ -50,9 +50,10 @@ class Suppression:
     """What keeps notifications of an alert back, as Alertmanager's AlertStatus names it.
 
     Ids of silences, fingerprints of the alerts that inhibit it, names of the time intervals that
-    mute its group.
+    mute its group. `dropped`: relabelling keeps it from everybody.
     """
 
     silenced_by: tuple[str, ...] = ()
     inhibited_by: tuple[str, ...] = ()
     muted_by: tuple[str, ...] = ()
+    dropped: bool = False

@@ -87,5 +87,7 @@ def describe(alert: dict[str, Any]) -> Iterator[str]:
     for name, words in WHY_UNTOLD.items():
         if by := alert.get(name):
             yield f"         {words} {', '.join(map(inert, by))}"
+    if alert.get("dropped"):
+        yield "         told to nobody: 'alert_relabel_configs' drops it"
     for entry in alert.get("evidence", ()):
         yield f"         - {evidence_text(entry)}"

@@ -28,7 +28,7 @@ CONFIGURATION_KEYS = frozenset({
     "listen", "state_dir", "flush_interval", "evaluation_interval", "rule_files", "receivers",
     "route", "retention", "queue", "probes", "external_labels", "cluster", "node", "lookback",
     "restart_grace", "external_url", "inhibit_rules", "time_intervals", "templates",
-    "alertmanager_config", "tier_inhibition", "compat",
+    "alertmanager_config", "tier_inhibition", "compat", "alert_relabel_configs",
 })  # fmt: skip
 _RULE_KEYS = frozenset({"groups", "apiVersion", "kind", "spec"})
 # Rules without a group around them, and other files without secrets.

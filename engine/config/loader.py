@@ -13,6 +13,8 @@ from engine.config.kinds import installed
 from engine.config.masking import masked
 from engine.config.model import Config
 from engine.config.plain import plain
+from engine.config.relabelling import SECTION as RELABELLING
+from engine.config.relabelling import read_relabelling
 from engine.config.routing import SECTIONS, read_routing
 from engine.config.secrets import SecretReader
 from rules.decoding import read_source
@@ -116,9 +118,10 @@ def _build(
         entry.key.value: plain(entry.value)
         for entry in root.entries
         # An empty section (`queue:`) says nothing.
-        if entry.key.value not in SECTIONS
+        if entry.key.value not in {*SECTIONS, RELABELLING}
         and not (isinstance(entry.value, Scalar) and entry.value.null)
     }
+    relabelling = read_relabelling(report, root)
     try:
         config = Config.model_validate(values)
     except ValidationError as error:
@@ -127,6 +130,7 @@ def _build(
     return config.model_copy(
         update={
             **routing,
+            RELABELLING: relabelling,
             "rule_files": tuple(str(folder / pattern) for pattern in config.rule_files),
             "state_dir": folder / config.state_dir,
             "alertmanager_config": config.alertmanager_config

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ByteSize, ConfigDict, Field, SkipValidation
 from pydantic_core import core_schema
 
 from engine.alerts.matchers import Matcher
+from engine.alerts.relabelling import RelabelRule
 from engine.config.quantities import Address, Duration, Interval, PositiveDuration
 from rules.source import Span
 
@@ -32,6 +33,7 @@ class _Spelled:
 
 
 Matchers = Annotated[tuple[Matcher, ...], _Spelled]
+RelabelRules = Annotated[tuple[RelabelRule, ...], _Spelled]
 # Both ends belong to it.
 Ranges = tuple[tuple[int, int], ...]
 
@@ -188,6 +190,8 @@ class Config(Section):
     restart_grace: Duration = Interval(3_600_000)
     external_labels: dict[str, str] = Field(default_factory=dict)
     external_url: str = ""
+    # What becomes of the labels of alerts before they are sent.
+    alert_relabel_configs: RelabelRules = ()
     # Paths and globs; the loader makes them relative to the file.
     rule_files: tuple[str, ...] = ()
     queue: QueueConfig = QueueConfig()

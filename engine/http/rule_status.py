@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def alerts(sources: Sources, _request: Request) -> Response:
     """All active alerts. Ours, beyond Prometheus: `evidence`, `firedAt`, `resolvedAt`, and
-    `silencedBy`, `inhibitedBy` and `mutedBy` where nobody is told of an alert.
+    `silencedBy`, `inhibitedBy`, `mutedBy` and `dropped` where nobody is told of an alert.
     """  # noqa: D205 - one sentence
     found = [encode_alert(alert) | _suppressed(sources, alert) for alert in sources.alerts()]
     return success({"alerts": found})
@@ -68,14 +68,15 @@ def encode_alert(alert: Alert) -> dict[str, Any]:
     return shown
 
 
-def _suppressed(sources: Sources, alert: Alert) -> dict[str, list[str]]:
+def _suppressed(sources: Sources, alert: Alert) -> dict[str, Any]:
     found = sources.suppression(alert)
     named = {
         "silencedBy": found.silenced_by,
         "inhibitedBy": found.inhibited_by,
         "mutedBy": found.muted_by,
     }
-    return {name: list(by) for name, by in named.items() if by}
+    shown: dict[str, Any] = {name: list(by) for name, by in named.items() if by}
+    return shown | {"dropped": True} if found.dropped else shown
 
 
 def _selected(status: RuleStatus, wanted: str, names: set[str]) -> bool:

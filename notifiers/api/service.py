@@ -49,11 +49,17 @@ class SilenceService:
         self._clock = clock
         self._status = Status(clock(), original(config))
         self._receivers = tuple(one.name for one in config.receivers)
-        self._table = AlertTable(tuple, root, self.silences, clock, Origin.of(config))
+        self._table = AlertTable(tuple, root, self.silences, clock, Origin.of(config).relabelled)
 
-    def show_kept_back(self, kept_back: Callable[[Labels], Suppression]) -> None:
-        """From labels to what inhibits or mutes an alert: the dispatcher knows."""
-        self._table = replace(self._table, kept_back=kept_back)
+    def show_kept_back(
+        self,
+        kept_back: Callable[[Labels], Suppression],
+        sent: Callable[[Labels], Labels | None],
+    ) -> None:
+        """What the dispatcher knows: from the labels that are sent to what inhibits or mutes an
+        alert, and from an alert's own labels to those that are sent, None where it is dropped.
+        """  # noqa: D205 - one sentence
+        self._table = replace(self._table, kept_back=kept_back, sent=sent)
 
     def suppression(self, alert: Alert) -> Suppression:
         """What keeps notifications of an alert back now."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 from engine.alerts.alert import AlertState, Suppression
 from engine.alerts.fingerprint import fingerprint
 from engine.labels import Labels
-from notifiers.origin import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,24 +60,28 @@ def _nothing(_: Labels) -> Suppression:
     return Suppression()
 
 
+def _as_they_are(labels: Labels) -> Labels:
+    return labels
+
+
 @dataclass(frozen=True, slots=True)
 class AlertTable:
     """`RoutedAlerts` over the alerts of the rules: where routes lead them, and their silences.
 
     `active` gives pending and firing alerts with the rules' own labels. `root`: the routing tree.
-    `clock`: unix milliseconds. `kept_back`: from the labels that are sent to what inhibits or
-    mutes an alert now.
+    `clock`: unix milliseconds. `sent`: from an alert's own labels to those that are sent; None: it
+    is dropped. `kept_back`: from the labels that are sent to what inhibits or mutes an alert now.
     """
 
     active: Callable[[], Sequence[Alert]]
     root: Route
     silences: Silences
     clock: Callable[[], int]
-    origin: Origin = field(default_factory=Origin)
+    sent: Callable[[Labels], Labels | None] = _as_they_are
     kept_back: Callable[[Labels], Suppression] = _nothing
 
     def alerts(self) -> Sequence[RoutedAlert]:
-        """Every firing alert."""
+        """Every firing alert that is not dropped; those that are sent as one are one."""
         return [routed for routed, _ in self._routed()]
 
     def groups(self) -> Sequence[RoutedGroup]:
@@ -95,16 +98,20 @@ class AlertTable:
 
     def suppression(self, alert: Alert) -> Suppression:
         """Its silences; they see the labels that are sent, external ones included."""
-        labels = self.origin.labelled(alert.labels)
+        labels = self.sent(alert.labels)
+        if labels is None:
+            return Suppression(dropped=True)
         silenced = self.silences.silencing(labels, self.clock())
         return replace(self.kept_back(labels), silenced_by=silenced)
 
     def _routed(self) -> Iterator[tuple[RoutedAlert, list[Route]]]:
         silences, now_ms = self.silences.current(), self.clock()
+        seen: set[Labels] = set()
         for alert in self.active():
-            if alert.state is not AlertState.FIRING:
+            labels = self.sent(alert.labels)
+            if alert.state is not AlertState.FIRING or labels is None or labels in seen:
                 continue
-            labels = self.origin.labelled(alert.labels)
+            seen.add(labels)
             taken = self.root.match(labels)
             routed = RoutedAlert(
                 replace(alert, labels=labels),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from engine.alerts.matchers import MatcherError, parse_matchers, spelled
 from engine.alerts.wording import inert
 from engine.labels import Labels
+from notifiers.origin import Origin
 from notifiers.routing.tree import build_tree
 from rules.durations import format_duration
 from rules.errors import StallwatchError
@@ -22,7 +23,9 @@ _ALERT = "an alert's labels are written NAME=VALUE, such as alertname=LinkDown t
 
 
 def show_routes(config: Config, texts: Sequence[str], *, tree: bool, as_json: bool) -> int:
-    """Print the routes that an alert with these labels takes; `tree`: beside all others.
+    """Print the routes that an alert takes to which its rule gives these labels.
+
+    External labels are added and relabelling is done first. `tree`: beside all other routes.
 
     Raises StallwatchError for labels that are none, and for a configuration without receivers.
     """
@@ -32,7 +35,12 @@ def show_routes(config: Config, texts: Sequence[str], *, tree: bool, as_json: bo
             "    hint: name one under 'receivers:' in stallwatch.yaml (see --config)"
         )
     root = build_tree(config.route)
-    labels = parse_labels(texts)
+    own = parse_labels(texts)
+    labels = Origin.of(config).relabelled(own)
+    if labels is None:
+        said = f"nobody: 'alert_relabel_configs' drops {inert(str(own))}"
+        print("[]" if as_json else said)
+        return 0
     if not texts and not tree:
         raise StallwatchError(f"stallwatch: no labels to route\n    hint: {_ALERT}; or use --tree")
     taken = root.match(labels) if texts else []

@@ -95,8 +95,7 @@ def _simulate(config: Config, run: _DryRun) -> list[Sent]:
     to = addressees(integrations(config))
     if not to:
         raise StallwatchError("stallwatch: the configuration names no receiver (see --config)")
-    labelled = Origin.of(config).labelled
-    dispatcher = open_dispatcher(Plan.of(config), to, labelled, NotificationLog())
+    dispatcher = open_dispatcher(Plan.of(config), to, Origin.of(config), NotificationLog())
     return list(simulate(dispatcher, transitions(map(_alert, run.alerts)), round(run.end * 1000)))
 
 
@@ -133,14 +132,15 @@ def _is_night(time_ms: int) -> bool:
 
 def _record(one: Sent) -> dict[str, Any]:
     message = one.message
+    told = [(is_firing(each), message.labels_of(each).to_dict()) for each in message.alerts]
     return {
         "time": one.time_ms / 1000,
         "receiver": message.receiver,
         "integration": message.integration,
         "group": message.group_key,
         "reason": message.reason,
-        "firing": [each.labels.to_dict() for each in message.alerts if is_firing(each)],
-        "resolved": [each.labels.to_dict() for each in message.alerts if not is_firing(each)],
+        "firing": [labels for fires, labels in told if fires],
+        "resolved": [labels for fires, labels in told if not fires],
     }
 
 

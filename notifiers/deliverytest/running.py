@@ -168,14 +168,15 @@ class _Bench:
             self.plan.root,
             start_ms,
             alerts,
-            lambda alert: origin.labelled(alert.labels),
+            # One that is dropped is in no message, but in what is said of it.
+            lambda alert: origin.relabelled(alert.labels) or origin.labelled(alert.labels),
             frozenset(self.to),
         )
         silences = _StatedSilences(SilenceIndex(_silence(test, one) for one in test.silences))
         dispatcher = open_dispatcher(
             self.plan,
             self.to,
-            origin.labelled,
+            origin,
             NotificationLog(),
             silences=silences,
             watch=outcome.watch,

@@ -14,6 +14,7 @@ from engine.alerts.fingerprint import fingerprint
 from notifiers.dispatch.deduplication import decide
 from notifiers.dispatch.group import Group, Timer, group_names, is_firing
 from notifiers.dispatch.message import Message, digest, message_of
+from notifiers.dispatch.twins import Twins
 from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Dispatcher:
         self._log = log
         self._timers = dict(timers or {})
         self._keeps_owed = keeps_owed
+        self._twins = Twins(muting.labelled, log)
         self._groups: dict[str, Group] = {}
         # By fingerprint, how many groups hold the alert.
         self._held: dict[str, int] = {}
@@ -86,9 +88,14 @@ class Dispatcher:
     def take(self, alerts: Iterable[Alert], now_ms: int) -> list[Group]:
         """Alerts that fire or are resolved; the groups that are new or whose timers moved."""
         touched: dict[str, Group] = {}
-        for alert in alerts:
+        taken = self._twins.take(alerts)
+        for old, new in taken.handed:
+            self._hand_over(old, new)
+        self._unheard += taken.over
+        for alert, labels in taken.alerts:
             identity = fingerprint(alert.labels)
-            labels = self._muting.labelled(alert.labels)
+            if labels != alert.labels:
+                self._log.keep_labels(identity, labels)
             self._muting.inhibitor.take(labels, fires=is_firing(alert))
             groups = list(self._insert(identity, alert, labels, now_ms))
             touched |= {group.id: group for group in groups}
@@ -135,6 +142,9 @@ class Dispatcher:
             settled += self._settle(group, now_ms)
             if first or news:
                 spoke.append(group)
+        for identity in settled:
+            self._twins.forget(identity)
+            self._log.settle(identity)
         return Flushed(tuple(messages), tuple(spoke), tuple(gone), tuple(settled))
 
     def _clock_set_back(self, now_ms: int) -> None:
@@ -160,6 +170,10 @@ class Dispatcher:
         for own in gone:
             del self._timers[own]
         return gone
+
+    def sent(self, labels: Labels) -> Labels | None:
+        """The labels with which an alert is sent; None: it is dropped."""
+        return self._muting.labelled(labels)
 
     def groups(self) -> Iterator[Group]:
         """All that have alerts."""
@@ -189,6 +203,13 @@ class Dispatcher:
             if group.timer != before:
                 heapq.heappush(self._due, (group.timer.next_flush_ms, own))
             yield group
+
+    def _hand_over(self, old: str, new: str) -> None:
+        """Two alerts are sent as one: what was done of one was done of the other."""
+        self._log.hand_over(old, new)
+        self._held.pop(old, None)
+        for group in self._groups.values():
+            group.alerts.pop(old, None)
 
     def _led(self, groups: Iterable[Group]) -> list[Key]:
         """Which group each integration hears of, of these."""
@@ -230,15 +251,17 @@ class Dispatcher:
             after = replace(entry, sent_ms=now_ms, firing=entry.firing - own, told=entry.told - own)
             self._log.write(group_key, integration, after)
             parts = (group_key, integration, identity, str(alert.resolved_at_ms))
-            yield Message(
-                digest(parts),
-                entry.receiver,
-                integration,
-                group_key,
-                dict(entry.group_labels),
-                (alert,),
-                "all alerts resolved",
-                is_removed=integration not in self._known,
+            yield self._named(
+                Message(
+                    digest(parts),
+                    entry.receiver,
+                    integration,
+                    group_key,
+                    dict(entry.group_labels),
+                    (alert,),
+                    "all alerts resolved",
+                    is_removed=integration not in self._known,
+                )
             )
 
     def _begin(
@@ -272,7 +295,15 @@ class Dispatcher:
                 continue
             self._log.write(group.key, to.key, _whose(news.entry, group))
             if not news.silent:
-                yield message_of(group, to, news, alerts, entry)
+                yield self._named(message_of(group, to, news, alerts, entry))
+
+    def _named(self, message: Message) -> Message:
+        found = {
+            identity: self._log.sent_as[identity]
+            for identity in (fingerprint(alert.labels) for alert in message.alerts)
+            if identity in self._log.sent_as
+        }
+        return replace(message, sent_as=found) if found else message
 
     def _settle(self, group: Group, now_ms: int) -> Iterator[str]:
         """Let go of resolved alerts that nobody is owed."""

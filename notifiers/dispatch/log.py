@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from rules.slotted import dataclass
+from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
+
+    from engine.labels import Labels
 
 Key: TypeAlias = "tuple[str, str]"
 """(group key, integration)."""
@@ -37,10 +39,16 @@ class LogEntry:
 
 
 class NotificationLog:
-    """Entries by group key and integration, in memory. `changed`: keys written since `saved`."""
+    """Entries by group key and integration, in memory. `changed`: keys written since `saved`.
+
+    `sent_as`: by fingerprint, the labels with which an alert is sent, where they are not its own.
+    `newly_sent_as`: those of them that are new since `saved`.
+    """
 
     def __init__(self) -> None:
         self.changed: set[Key] = set()
+        self.sent_as: dict[str, Labels] = {}
+        self.newly_sent_as: set[str] = set()
         self._entries: dict[Key, LogEntry] = {}
         self._integrations: dict[str, set[str]] = {}
         self._owing: dict[str, set[Key]] = {}
@@ -58,6 +66,28 @@ class NotificationLog:
     def owing(self, identity: str) -> list[Key]:
         """Who was told that an alert fires, and not of its end."""
         return sorted(self._owing.get(identity, ()))
+
+    def owed(self) -> set[str]:
+        """Each alert that somebody was told of, and not of its end."""
+        return set(self._owing)
+
+    def keep_labels(self, identity: str, sent: Labels) -> None:
+        """From now on an alert is sent with these, until it is settled."""
+        if self.sent_as.get(identity) != sent:
+            self.sent_as[identity] = sent
+            self.newly_sent_as.add(identity)
+
+    def settle(self, identity: str) -> None:
+        """An alert has ended, and whoever had to hear of it has."""
+        self.sent_as.pop(identity, None)
+        self.newly_sent_as.discard(identity)
+
+    def hand_over(self, old: str, new: str) -> None:
+        """Whoever was told of one alert was told of another: they are sent as one."""
+        for key in self.owing(old):
+            entry = self._entries[key]
+            firing = entry.firing - {old} | ({new} if old in entry.firing else set())
+            self.write(*key, replace(entry, firing=firing, told=entry.told - {old} | {new}))
 
     def forget(self, group_key: str, now_ms: int) -> None:
         """The group is gone: its entries that owe nothing and have expired may go too."""
@@ -78,6 +108,7 @@ class NotificationLog:
     def saved(self) -> None:
         """What changed is on the disk."""
         self.changed.clear()
+        self.newly_sent_as.clear()
 
     def _replace(self, key: Key, entry: LogEntry | None) -> None:
         before = self._entries.pop(key, None)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from engine.alerts.fingerprint import fingerprint
 from notifiers.dispatch.group import is_firing
 from notifiers.notification import fired_at_ms
-from rules.slotted import dataclass
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from engine.alerts.alert import Alert
+    from engine.labels import Labels
     from notifiers.dispatch.deduplication import News, Reason
     from notifiers.dispatch.group import Group
     from notifiers.dispatch.log import LogEntry
@@ -32,7 +34,8 @@ class Message:
 
     `id`: the same however often it is made of the same state; 32 hex digits. `retold`:
     fingerprints of those that fire of which an earlier message told. `is_removed`: the
-    integration is not configured any more, so that nobody can be told.
+    integration is not configured any more, so that nobody can be told. `sent_as`: by
+    fingerprint, the labels with which an alert is sent, where they are not its own.
     """
 
     id: str
@@ -44,6 +47,11 @@ class Message:
     reason: Reason
     retold: frozenset[str] = frozenset()
     is_removed: bool = False
+    sent_as: Mapping[str, Labels] = field(default_factory=dict)
+
+    def labels_of(self, alert: Alert) -> Labels:
+        """With which labels one of the alerts is sent."""
+        return self.sent_as.get(fingerprint(alert.labels), alert.labels)
 
 
 def message_of(

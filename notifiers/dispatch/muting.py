@@ -65,14 +65,14 @@ Watch: TypeAlias = "Callable[[Route, Alert, int, Muted], None]"
 class Muting:
     """All that mutes. An alert that is resolved is muted as one that fires: its end waits.
 
-    `labelled`: from an alert's labels to those that are sent, by which rules and silences know it.
-    `watch`: for who simulates.
+    `labelled`: from an alert's labels to those that are sent, by which rules and silences know it;
+    None: it is dropped. `watch`: for who simulates.
     """
 
     inhibitor: Inhibitor
     times: Times
     silences: Silences | None = None
-    labelled: Callable[[Labels], Labels] = _as_they_are
+    labelled: Callable[[Labels], Labels | None] = _as_they_are
     watch: Watch | None = None
 
     def of_route(self, route: Route, now_ms: int) -> Muted | None:
@@ -94,7 +94,10 @@ class Muting:
         silencing = None if self.silences is None else self.silences.current()
         found = {}
         for key, alert in alerts.items():
-            why = self._why(self.labelled(alert.labels), quiet, silencing, now_ms)
+            labels = self.labelled(alert.labels)
+            if labels is None:
+                continue
+            why = self._why(labels, quiet, silencing, now_ms)
             if why is None:
                 found[key] = alert
             elif self.watch is not None:

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 from notifiers.dispatch.dispatcher import Dispatcher
 from notifiers.dispatch.message import Addressee
 from notifiers.dispatch.muting import Muting
+from notifiers.dispatch.sent_labels import SentLabels
 from notifiers.inhibition import Inhibitor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from engine.labels import Labels
     from notifiers.dispatch.group import Timer
     from notifiers.dispatch.log import NotificationLog
     from notifiers.dispatch.muting import Silences, Watch
+    from notifiers.origin import Origin
     from notifiers.routing.plan import Plan
     from notifiers.worker import Integration
 
@@ -33,7 +34,7 @@ def addressees(found: Iterable[Integration]) -> dict[str, list[Addressee]]:
 def open_dispatcher(
     plan: Plan,
     to: Mapping[str, list[Addressee]],
-    labelled: Callable[[Labels], Labels],
+    origin: Origin,
     log: NotificationLog,
     timers: Mapping[str, Timer] | None = None,
     silences: Silences | None = None,
@@ -41,7 +42,9 @@ def open_dispatcher(
 ) -> Dispatcher:
     """A dispatcher that knows what is in the log.
 
-    `labelled`, `watch`: see `Muting`. `timers`: of groups that an earlier process had.
+    `origin`: what alerts are labelled with. `timers`: of groups that an earlier process had.
+    `watch`: see `Muting`.
     """
-    muting = Muting(Inhibitor(plan.inhibit_rules), plan.times, silences, labelled, watch)
+    sent = SentLabels(origin, log)
+    muting = Muting(Inhibitor(plan.inhibit_rules), plan.times, silences, sent, watch)
     return Dispatcher(plan.root, to, muting, log, timers, keeps_owed=plan.keeps_owed)

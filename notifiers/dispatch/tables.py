@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.alerts.encoding import alert_from_json, alert_to_json
 from engine.alerts.fingerprint import fingerprint
+from engine.labels import Labels
 from notifiers.dispatch.group import Timer
 from notifiers.dispatch.log import LogEntry, NotificationLog
 
@@ -29,6 +30,11 @@ CREATE TABLE IF NOT EXISTS notify_alert (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
     fingerprint TEXT NOT NULL UNIQUE,
     alert TEXT NOT NULL
+);
+-- With which labels alerts are sent that somebody may have been told of, where not with their own.
+CREATE TABLE IF NOT EXISTS notify_sent_as (
+    fingerprint TEXT PRIMARY KEY,
+    labels TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS notify_group (
     id TEXT PRIMARY KEY,
@@ -99,6 +105,9 @@ def read_alert(text: str) -> Alert | None:
 def drop_alerts(connection: sqlite3.Connection, fingerprints: Sequence[str], sequence: int) -> None:
     """Forget alerts, except what came after `sequence`: it may fire again."""
     connection.executemany(
+        "DELETE FROM notify_sent_as WHERE fingerprint = ?", [(each,) for each in fingerprints]
+    )
+    connection.executemany(
         "DELETE FROM notify_alert WHERE fingerprint = ? AND sequence <= ?",
         [(each, sequence) for each in fingerprints],
     )
@@ -139,12 +148,24 @@ def read_log(connection: sqlite3.Connection, now_ms: int) -> NotificationLog:
             logger.exception("what %s was told of %s cannot be read", key, group)
             continue
         log.write(group, key, entry)
+    owed = log.owed()
+    log.sent_as = {own: labels for own, labels in sent_as(connection).items() if own in owed}
     log.saved()
     return log
 
 
+def sent_as(connection: sqlite3.Connection) -> dict[str, Labels]:
+    """By fingerprint, the labels with which alerts are sent, where they are not their own."""
+    rows = connection.execute("SELECT fingerprint, labels FROM notify_sent_as")
+    return {identity: Labels(json.loads(labels)) for identity, labels in rows}
+
+
 def save_log(connection: sqlite3.Connection, log: NotificationLog) -> None:
     """Write what changed, in the caller's transaction; `log.saved()` is for after it."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO notify_sent_as VALUES (?, ?)",
+        [(identity, json.dumps(log.sent_as[identity].to_dict())) for identity in log.newly_sent_as],
+    )
     for key in log.changed:
         entry = log.entry(*key)
         if entry is None:

@@ -54,6 +54,26 @@ LABELS = [
 ]
 
 
+def test_an_alert_is_routed_by_the_labels_that_are_sent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "stallwatch.yaml"
+    path.write_text(
+        "route: {receiver: a, group_by: [zone], routes: [{receiver: b, matchers: [zone=x]}]}\n"
+        "receivers: [{name: a}, {name: b}]\n"
+        "external_labels: {region: x}\n"
+        "alert_relabel_configs:\n"
+        "  - {source_labels: [region], target_label: zone}\n"
+        "  - {action: drop, source_labels: [alertname], regex: Noise}\n"
+    )
+    command = ["notify", "route", "--config", str(path)]
+    assert main([*command, "alertname=Slow"]) == 0
+    assert 'group {zone="x"}' in capsys.readouterr().out
+    assert main([*command, "alertname=Noise"]) == 0
+    expected = "nobody: 'alert_relabel_configs' drops {alertname=\"Noise\"}\n"
+    assert capsys.readouterr().out == expected
+
+
 @pytest.fixture
 def config(tmp_path: Path) -> str:
     path = tmp_path / "stallwatch.yaml"
