@@ -10,15 +10,25 @@ from typing import TYPE_CHECKING
 
 from engine.alerts.alert import AlertState
 from notifiers.dispatch.group import is_firing
+from notifiers.dispatch.log import NotificationLog
+from notifiers.dispatch.opening import addressees, open_dispatcher
+from notifiers.integrations import integrations
 from notifiers.notification import fired_at_ms
+from notifiers.origin import Origin
+from notifiers.routing.plan import Plan
+from notifiers.silences.index import SilenceIndex
 from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from engine.alerts.alert import Alert
+    from engine.config.model import Config
+    from engine.labels import Labels
     from notifiers.dispatch.dispatcher import Dispatcher
-    from notifiers.dispatch.message import Message
+    from notifiers.dispatch.message import Addressee, Message
+    from notifiers.dispatch.muting import Watch
+    from notifiers.silences.silence import Silence
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +76,49 @@ def _until(dispatcher: Dispatcher, time_ms: int) -> Iterator[Sent]:
 def _flush(dispatcher: Dispatcher, time_ms: int) -> Iterator[Sent]:
     for message in dispatcher.flush(time_ms).messages:
         yield Sent(time_ms, message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """`notifiers.dispatch.muting.Silences` that nobody changes."""
+
+    index: SilenceIndex
+
+    def current(self) -> SilenceIndex:
+        return self.index
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Who is told of what, by a configuration. `to`: integrations by receiver."""
+
+    plan: Plan
+    to: Mapping[str, list[Addressee]]
+    origin: Origin
+
+    @classmethod
+    def of(cls, config: Config) -> Setup:
+        """Raises StallwatchError for a receiver that cannot be set up."""
+        return cls(Plan.of(config), addressees(integrations(config)), Origin.of(config))
+
+    def sent_labels(self, alert: Alert) -> Labels:
+        """The labels that receivers are sent; of an alert that relabelling drops, those before."""
+        return self.origin.relabelled(alert.labels) or self.origin.labelled(alert.labels)
+
+    def deliver(
+        self,
+        alerts: Iterable[Alert],
+        end_ms: int,
+        silences: Iterable[Silence] = (),
+        watch: Watch | None = None,
+    ) -> Iterator[Sent]:
+        """The messages that alerts, each as it stood in the end, call for up to `end_ms`."""
+        dispatcher = open_dispatcher(
+            self.plan,
+            self.to,
+            self.origin,
+            NotificationLog(),
+            silences=_Standing(SilenceIndex(silences)),
+            watch=watch,
+        )
+        return simulate(dispatcher, transitions(alerts), end_ms)

@@ -10,6 +10,7 @@ from engine import timing
 from engine.allocation import keep_freed_memory
 from engine.cli.data import DATA_HELP, add_range, add_start_timestamps, open_noticed, read_range
 from engine.cli.durations import read_interval
+from engine.forecasts import ForecastSettings, add_options, load_forecaster
 from engine.pipeline.replay import replay
 from engine.pipeline.report import alert_table, report_text
 from engine.promql.blocks import workers_at_hand
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
+    from engine.forecasts import Forecaster
     from engine.pipeline.replay import ReplayResult
     from engine.timing import Timing
 
@@ -66,6 +68,13 @@ class DryRunCommand:
         parser.add_argument(
             "--fail-on-alert", action="store_true", help="exit 1 if any alert fires"
         )
+        group = parser.add_argument_group("who would have been told")
+        group.add_argument(
+            "--notify",
+            action="store_true",
+            help="count the messages that each receiver of --config would have had",
+        )
+        add_options(group)
         parser.add_argument("--format", choices=("table", "json"), default="table")
         parser.add_argument("--timing", action="store_true", help=timing.HELP)
 
@@ -73,12 +82,19 @@ class DryRunCommand:
         """Replay and print; exit 1 when a rule failed, or an alert fired under --fail-on-alert."""
         keep_freed_memory()
         with timing.told(wanted=args.timing) as clock:
+            forecaster = _forecaster(args) if args.notify else None
             result = _replay(args, clock)
             with clock.part(timing.OUTPUT):
+                forecast = None
+                if forecaster is not None:
+                    run = result.alerts, result.start_ms, result.end_ms
+                    forecast = forecaster.forecast(*run)
                 if args.format == "json":
-                    sys.stdout.writelines(report_text(result))
+                    more = {} if forecast is None else {"notifications": forecast.to_json()}
+                    sys.stdout.writelines(report_text(result, more))
                 else:
                     _print_table(result)
+                    print("" if forecast is None else f"\n{forecast.text()}\n", end="")
                 _tell_failures(result)
         fired = args.fail_on_alert and result.alerts
         return 1 if fired or result.failures else 0
@@ -120,6 +136,12 @@ def _options(args: argparse.Namespace) -> GroupOptions:
     from engine.config.loader import load_config
 
     return GroupOptions.of(load_config(args.config), engine)
+
+
+def _forecaster(args: argparse.Namespace) -> Forecaster:
+    from engine.config.loader import load_config
+
+    return load_forecaster()(load_config(args.config), ForecastSettings.of(args))
 
 
 @contextmanager

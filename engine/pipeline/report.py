@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import datetime, timezone
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from engine.alerts.wording import evidence_text, inert
@@ -14,7 +15,7 @@ from rules.durations import format_duration
 from rules.slotted import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from rich.table import Table
 
@@ -33,8 +34,10 @@ def report(result: ReplayResult) -> dict[str, Any]:
     }
 
 
-def report_text(result: ReplayResult) -> Iterator[str]:
-    """The same as text, piece by piece, an alert a line."""
+def report_text(
+    result: ReplayResult, more: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[str]:
+    """The same as text, piece by piece, an alert a line, with `more` fields behind."""
     head = json.dumps(report(replace(result, alerts=())), ensure_ascii=False, indent=2)
     yield head.removesuffix("[]\n}") + "["
     separator = "\n    "
@@ -42,7 +45,10 @@ def report_text(result: ReplayResult) -> Iterator[str]:
         # Without indentation json encodes in C, ten times as fast.
         yield separator + json.dumps(_alert(alert), ensure_ascii=False)
         separator = ",\n    "
-    yield ("\n  " if result.alerts else "") + "]\n}\n"
+    yield ("\n  " if result.alerts else "") + "]"
+    for name, value in more.items():
+        yield f",\n  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
+    yield "\n}\n"
 
 
 def _alert(alert: Alert) -> dict[str, Any]:

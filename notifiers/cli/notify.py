@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from engine.alerts.alert import Alert, AlertState
 from engine.alerts.wording import inert
 from engine.config.loader import load_config
+from engine.forecasts import ForecastSettings, add_options
 from engine.labels import Labels
 from engine.timestamps import format_rfc3339
 from notifiers.cli.routes import show_routes
@@ -65,6 +66,7 @@ class NotifyCommand:
         parser.add_argument(
             "--each", action="store_true", help="with 'simulate': list the messages, too"
         )
+        add_options(parser.add_argument_group("with 'simulate'"))
         parser.add_argument("--format", choices=("text", "json"), default="text")
 
     def run(self, args: argparse.Namespace) -> int:
@@ -77,7 +79,8 @@ class NotifyCommand:
         config = load_config(args.config)
         if args.action == "simulate":
             as_json = args.format == "json"
-            return show_simulation(config, args.labels, each=args.each, as_json=as_json)
+            settings = ForecastSettings.of(args)
+            return show_simulation(config, args.labels, settings, each=args.each, as_json=as_json)
         if args.action == "route":
             as_json = args.format == "json"
             return show_routes(config, args.labels, tree=args.tree, as_json=as_json)

@@ -68,7 +68,7 @@ class Outcome:
         found: dict[Told, list[str]] = {}
         for sent in messages:
             message = sent.message
-            labels = [(is_firing(alert), self.sent_labels(alert)) for alert in message.alerts]
+            labels = [(is_firing(alert), message.labels_of(alert)) for alert in message.alerts]
             told = Told(
                 sent.time_ms - self.start_ms,
                 message.receiver,

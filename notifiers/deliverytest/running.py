@@ -17,14 +17,8 @@ from engine.ruletest.verdict import Failure, ScenarioVerdict, SuiteVerdict
 from notifiers.deliverytest.comparison import compare
 from notifiers.deliverytest.loader import load_suite
 from notifiers.deliverytest.outcome import Outcome
-from notifiers.dispatch.log import NotificationLog
-from notifiers.dispatch.opening import addressees, open_dispatcher
-from notifiers.integrations import integrations
-from notifiers.origin import Origin
-from notifiers.routing.plan import Plan
-from notifiers.silences.index import SilenceIndex
 from notifiers.silences.silence import LATEST_MS, Silence
-from notifiers.simulation import simulate, transitions
+from notifiers.simulation import Setup
 from rules.decoding import UnreadableError
 from rules.durations import format_duration
 from rules.errors import StallwatchError
@@ -46,7 +40,6 @@ if TYPE_CHECKING:
         StatedAlert,
         StatedSilence,
     )
-    from notifiers.dispatch.message import Addressee
     from rules.model import Group
 
 
@@ -64,24 +57,13 @@ def run_file(path: str | Path, options: RunOptions) -> SuiteVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class _StatedSilences:
-    """`notifiers.dispatch.muting.Silences`: those of a test do not change."""
-
-    index: SilenceIndex
-
-    def current(self) -> SilenceIndex:
-        return self.index
-
-
-@dataclass(frozen=True, slots=True)
 class _Bench:
     """What all tests of a file share."""
 
     suite: DeliverySuite
     options: RunOptions
     config: Config
-    plan: Plan
-    to: dict[str, list[Addressee]]
+    setup: Setup
     groups: tuple[Group, ...]
 
     @classmethod
@@ -97,8 +79,7 @@ class _Bench:
             suite,
             options,
             config,
-            Plan.of(config),
-            addressees(integrations(config)),
+            Setup.of(config),
             load_groups(suite.rules, options),
         )
         problems = list(found._unknown_receivers())
@@ -152,7 +133,7 @@ class _Bench:
         """Without a word of the test: until each group could have told of the last thing."""
         if test.until_ms is not None:
             return test.until_ms
-        routes = self.plan.root.walk()
+        routes = self.setup.plan.root.walk()
         return test.latest_ms + max(one.group_wait_ms + one.group_interval_ms for one in routes)
 
     def _refuse_too_long(self, scenario: Scenario, interval_ms: int) -> None:
@@ -163,25 +144,11 @@ class _Bench:
             raise ProblemsError([problem])
 
     def _delivered(self, test: DeliveryScenario, alerts: Sequence[Alert], until_ms: int) -> Outcome:
-        origin, start_ms = Origin.of(self.config), test.rules.start_ms
-        outcome = Outcome(
-            self.plan.root,
-            start_ms,
-            alerts,
-            # One that is dropped is in no message, but in what is said of it.
-            lambda alert: origin.relabelled(alert.labels) or origin.labelled(alert.labels),
-            frozenset(self.to),
-        )
-        silences = _StatedSilences(SilenceIndex(_silence(test, one) for one in test.silences))
-        dispatcher = open_dispatcher(
-            self.plan,
-            self.to,
-            origin,
-            NotificationLog(),
-            silences=silences,
-            watch=outcome.watch,
-        )
-        outcome.take(simulate(dispatcher, transitions(alerts), start_ms + until_ms))
+        setup, start_ms = self.setup, test.rules.start_ms
+        served = frozenset(setup.to)
+        outcome = Outcome(setup.plan.root, start_ms, alerts, setup.sent_labels, served)
+        silences = [_silence(test, one) for one in test.silences]
+        outcome.take(setup.deliver(alerts, start_ms + until_ms, silences, outcome.watch))
         return outcome
 
 

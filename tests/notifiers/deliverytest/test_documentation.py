@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
 PAGE = Path(__file__).parents[3] / "docs" / "testing-delivery.md"
-FILE = re.compile(r"^`([^`\n]+)`[^`\n]*:\n\n```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"^`([^`\n]+)`[^`\n]*:\n\n```(?:yaml|json)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"```console\n\$ stallwatch ([^\n]+)\n(.*?)```", re.DOTALL)
 
 
@@ -25,7 +25,7 @@ def test_what_the_page_shows_is_what_is_said(
     monkeypatch.chdir(tmp_path)
     text = PAGE.read_text()
     files = FILE.findall(text)
-    assert [name for name, _ in files] == ["stallwatch.yaml", "routes.test.yaml"]
+    assert [name for name, _ in files] == ["stallwatch.yaml", "routes.test.yaml", "alerts.json"]
     for name, content in files:
         (tmp_path / name).write_text(content)
     shown = SHOWN.findall(text)

@@ -1,0 +1,1 @@
+"""What alerts would have cost their readers: how many messages, how many of them at night."""
