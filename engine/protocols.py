@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.config.model import Config
     from engine.http.message import Handler
     from engine.readings import ProbeOptions, ProbeStatus, Produced, Reading
+    from engine.state.file import StateFile
     from engine.telemetry import OwnSample
 
 
@@ -114,6 +115,6 @@ class Delivery(Protocol):
 class OpenDelivery(Protocol):
     """Entry point `stallwatch.notifiers`: builds the delivery for a configuration."""
 
-    def __call__(self, config: Config, state_path: str) -> Delivery:
-        """`state_path` is state.db; the tables of the outbox are made here if missing."""
+    def __call__(self, config: Config, state: StateFile) -> Delivery:
+        """`state` is state.db; the tables of the outbox are made in it if missing."""
         ...

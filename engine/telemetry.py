@@ -87,6 +87,11 @@ METRICS: dict[str, Description] = {
     "stallwatch_state_up": Description(
         "gauge", "1 while alert state reaches the disk, in a file that is still there."
     ),
+    "stallwatch_state_mended_total": Description(
+        "counter",
+        "How often state.db had to be mended: damaged (what can be read was taken over), deleted "
+        "(or replaced; written anew), newer (of a later version; begun anew).",
+    ),
     "stallwatch_evaluations_total": Description("counter", "Evaluated group slots, by group."),
     "stallwatch_evaluations_skipped_total": Description(
         "counter", "Group slots that were not evaluated, by group and reason."

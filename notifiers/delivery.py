@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from engine.alerts.alert import Suppression
+from engine.state.file import StateFile
 from notifiers import outbox as outbox_rows
 from notifiers.api.service import SilenceService
 from notifiers.dispatch import tables
@@ -43,16 +45,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def open_delivery(config: Config, state_path: str) -> OutboxDelivery:
-    """The delivery for a configuration; makes its tables in `state_path`.
+def open_delivery(config: Config, state: str | StateFile) -> OutboxDelivery:
+    """The delivery for a configuration; makes its tables in state.db.
 
     Without a route every receiver hears of everything. Raises StallwatchError when the database
     cannot be opened or a receiver not be set up.
     """
     found = integrations(config)
     plan, options = Plan.of(config), SendOptions(origin=Origin.of(config))
-    service = SilenceService(config, plan.root, state_path, options.clock)
-    return OutboxDelivery(found, plan, state_path, options, service)
+    service = SilenceService(config, plan.root, state, options.clock)
+    return OutboxDelivery(found, plan, state, options, service)
 
 
 class OutboxDelivery:
@@ -62,31 +64,33 @@ class OutboxDelivery:
         self,
         found: Sequence[Integration],
         plan: Plan,
-        state_path: str,
+        state: str | StateFile,
         options: SendOptions | None = None,
         service: SilenceService | None = None,
     ) -> None:
         self._service = service
         self._options = options or SendOptions()
         self._plan = plan
-        self._path = state_path
+        self._file = StateFile.of(state)
         self._addressees = addressees(found)
-        self._workers = [Worker(one, state_path, self._options) for one in found]
+        self._workers = [Worker(one, self._file, self._options) for one in found]
         self._loop = DispatchLoop(
-            state_path, self._open_dispatcher, self._wake_workers, self._options.clock
+            self._file, self._open_dispatcher, self._wake_workers, self._options.clock
         )
         if service is not None:
             service.show_kept_back(self._kept_back, self._sent)
         for worker in self._workers:
             worker.on_refused = self._loop.wake
+        self._file.listeners.append(self._moved)
         try:
-            own = outbox_rows.connect(state_path)
-            outbox_rows.create_tables(own)
-            tables.create_tables(own)
-            move_old_outbox(own, self._options.clock())
-            own.close()
+            self._file.prepare(outbox_rows.create_tables)
+            self._file.prepare(tables.create_tables)
+            with closing(self._file.connect()) as own:
+                move_old_outbox(own, self._options.clock())
         except sqlite3.Error as error:
-            raise StallwatchError(f"{state_path}: cannot be used as outbox: {error}") from error
+            raise StallwatchError(
+                f"{self._file.path}: cannot be used as outbox: {error}"
+            ) from error
 
     def _open_dispatcher(self, log: NotificationLog, timers: Mapping[str, Timer]) -> Dispatcher:
         return open_dispatcher(
@@ -112,6 +116,11 @@ class OutboxDelivery:
     def wake(self) -> None:
         """The rows of the last `enqueue` are committed."""
         self._loop.wake()
+
+    def _moved(self) -> None:
+        """All go where the file went, those that have nothing to do too."""
+        self._loop.wake()
+        self._wake_workers()
 
     def _wake_workers(self) -> None:
         for worker in self._workers:
@@ -158,7 +167,7 @@ class OutboxDelivery:
 
     def _abandon_removed(self) -> None:
         keys = [worker.integration.key for worker in self._workers]
-        own = Outbox(self._path)
+        own = Outbox(self._file)
         try:
             for receiver, rows in own.abandon_others(keys, self._options.clock()):
                 logger.warning(
@@ -180,7 +189,7 @@ class OutboxDelivery:
 
     def _backlog_samples(self) -> Iterable[OwnSample]:
         try:
-            own = Outbox(self._path)
+            own = Outbox(self._file)
             try:
                 backlogs = own.backlog()
             finally:

@@ -7,18 +7,20 @@ it (`delivered`) or it is given up (`failed`, which stays visible for a week).
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from engine.alerts.encoding import alert_to_json
 from engine.alerts.fingerprint import fingerprint
+from engine.state.connection import StateConnection
+from engine.state.connection import connect as connect_to
+from engine.state.file import StateFile
 from notifiers.dispatch.group import is_firing
 from notifiers.entry import COLUMNS, Backlog, entry_of
 from notifiers.refusals import SCHEMA as REFUSALS
 from notifiers.refusals import put_refusal
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from engine.alerts.alert import Alert
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from notifiers.entry import Entry, State
 
 ResultT = TypeVar("ResultT")
-BUSY_SECONDS = 30.0
 KEPT_MS = 7 * 86_400_000
 # No wait is ever as long: a row that seems to have one was written before the clock was set back.
 LONGEST_WAIT_MS = 2 * 3_600_000
@@ -110,63 +111,75 @@ def add(connection: sqlite3.Connection, message: Message, now_ms: int) -> None:
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """A thread's own connection. Raises sqlite3.Error."""
-    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
-    # A receiver that has taken a message must not get it again after a power cut either.
-    connection.execute("PRAGMA synchronous = FULL")
-    return connection
+    """A connection to a file, which is made if it is missing. Raises sqlite3.Error."""
+    return connect_to(path, "FULL", create=True)
 
 
 class Outbox:
-    """One thread's view of the outbox: a connection of its own."""
+    """One thread's view of the outbox: a connection of its own, that goes where the file goes.
 
-    def __init__(self, path: str) -> None:
-        self._connection = connect(path)
+    Every method raises sqlite3.Error.
+    """
+
+    def __init__(self, state: str | StateFile) -> None:
+        # A receiver that has taken a message must not get it again after a power cut either.
+        self._own = StateConnection(StateFile.of(state), "FULL")
 
     def create(self) -> None:
         """Make the tables if they are missing."""
-        create_tables(self._connection)
+        create_tables(self._own.now())
 
     def close(self) -> None:
         """Close the connection."""
-        self._connection.close()
+        self._own.close()
+
+    def refused(self, error: Exception) -> bool:
+        """The file gave this error; True: it has moved since, and the same is worth a try."""
+        return self._own.refused(error)
 
     def read(self, what: Callable[[sqlite3.Connection], ResultT]) -> ResultT:
         """Ask something else of the same database."""
-        return what(self._connection)
+        return what(self._own.now())
 
     def due(self, integration: str, now_ms: int) -> Entry | None:
         """The next row to send, or None."""
         asked = {"key": integration, "now": now_ms, "longest": LONGEST_WAIT_MS}
-        row = self._connection.execute(_DUE, asked).fetchone()
+        row = self._own.now().execute(_DUE, asked).fetchone()
         return None if row is None else entry_of(row)
 
     def next_due_ms(self, integration: str) -> int | None:
         """When the earliest pending row may be tried; None when nothing is pending."""
-        (due_ms,) = self._connection.execute(
-            "SELECT min(next_attempt_ms) FROM notify_message"
-            " WHERE integration = ? AND state = 'pending'",
-            (integration,),
-        ).fetchone()
+        (due_ms,) = (
+            self._own.now()
+            .execute(
+                "SELECT min(next_attempt_ms) FROM notify_message"
+                " WHERE integration = ? AND state = 'pending'",
+                (integration,),
+            )
+            .fetchone()
+        )
         return None if due_ms is None else int(due_ms)
 
     def attempt(self, entry: Entry) -> None:
         """It is about to be sent: whatever becomes of this process, it may have arrived."""
-        self._connection.execute(
-            "UPDATE notify_message SET attempts = attempts + 1 WHERE id = ?", (entry.id,)
-        )
+        with self._own.writing() as connection:
+            connection.execute(
+                "UPDATE notify_message SET attempts = attempts + 1 WHERE id = ?", (entry.id,)
+            )
 
     def delivered(self, entry: Entry, now_ms: int) -> None:
         """The receiver has taken it."""
-        self._finish(entry.id, "delivered", "", "", now_ms)
+        with self._own.writing() as connection:
+            _finish(connection, entry.id, "delivered", "", "", now_ms)
 
     def retry(self, entry: Entry, at_ms: int, reason: str, detail: str) -> None:
         """It was not taken; try again at `at_ms`."""
-        self._connection.execute(
-            "UPDATE notify_message SET next_attempt_ms = ?, reason = ?, detail = ? WHERE id = ?",
-            (at_ms, reason, detail, entry.id),
-        )
+        with self._own.writing() as connection:
+            connection.execute(
+                "UPDATE notify_message SET next_attempt_ms = ?, reason = ?, detail = ?"
+                " WHERE id = ?",
+                (at_ms, reason, detail, entry.id),
+            )
 
     def fail(self, entry: Entry, reason: str, detail: str, now_ms: int) -> int:
         """Give it up; it takes the resolutions with it that only it would have made sense of.
@@ -176,18 +189,18 @@ class Outbox:
         """
         firing = fired(entry.alerts)
         unheard = firing - entry.retold
-        with self._transaction():
-            self._finish(entry.id, "failed", reason, detail, now_ms)
+        with self._own.writing() as connection:
+            _finish(connection, entry.id, "failed", reason, detail, now_ms)
             if not firing:
                 return 1
-            put_refusal(self._connection, entry.id, firing, unheard)
-            later = self._connection.execute(
+            put_refusal(connection, entry.id, firing, unheard)
+            later = connection.execute(
                 f"SELECT {COLUMNS} FROM notify_message WHERE integration = ? AND group_key = ?"  # noqa: S608 - a constant
                 " AND state = 'pending' ORDER BY sequence",
                 (entry.integration, entry.group_key),
             ).fetchall()
             lost = list(_pointless(map(entry_of, later), unheard))
-            self._connection.executemany(
+            connection.executemany(
                 "UPDATE notify_message SET state = 'failed', reason = 'firing_not_delivered',"
                 " finished_at_ms = ? WHERE id = ?",
                 [(now_ms, identity) for identity in lost],
@@ -201,12 +214,12 @@ class Outbox:
         """
         marks = ", ".join("?" * len(integrations))
         where = f"state = 'pending' AND integration NOT IN ({marks})"
-        with self._transaction():
-            gone = self._connection.execute(
+        with self._own.writing() as connection:
+            gone = connection.execute(
                 f"SELECT receiver, count(*) FROM notify_message WHERE {where} GROUP BY receiver",  # noqa: S608 - question marks only
                 tuple(integrations),
             ).fetchall()
-            self._connection.execute(
+            connection.execute(
                 "UPDATE notify_message SET state = 'failed', reason = 'receiver_removed',"  # noqa: S608 - question marks only
                 f" finished_at_ms = ? WHERE {where}",
                 (now_ms, *integrations),
@@ -215,7 +228,7 @@ class Outbox:
 
     def backlog(self) -> dict[str, Backlog]:
         """The state of each receiver that has rows pending or failed."""
-        rows = self._connection.execute(
+        rows = self._own.now().execute(
             "SELECT receiver, sum(state = 'pending'),"
             " min(CASE WHEN state = 'pending' THEN created_at_ms END), sum(state = 'failed')"
             " FROM notify_message WHERE state != 'delivered' GROUP BY receiver"
@@ -224,7 +237,7 @@ class Outbox:
 
     def entries(self, state: State, limit: int = 1000) -> list[Entry]:
         """Rows of a state, oldest first; `limit` -1: all."""
-        rows = self._connection.execute(
+        rows = self._own.now().execute(
             f"SELECT {COLUMNS} FROM notify_message WHERE state = ? ORDER BY sequence LIMIT ?",  # noqa: S608 - a constant
             (state, limit),
         )
@@ -232,29 +245,26 @@ class Outbox:
 
     def prune(self, now_ms: int) -> None:
         """Forget what is done and past its time."""
-        self._connection.execute(
-            "DELETE FROM notify_message WHERE state != 'pending' AND finished_at_ms < ?",
-            (now_ms - KEPT_MS,),
-        )
+        with self._own.writing() as connection:
+            connection.execute(
+                "DELETE FROM notify_message WHERE state != 'pending' AND finished_at_ms < ?",
+                (now_ms - KEPT_MS,),
+            )
 
-    def _finish(self, identity: str, state: State, reason: str, detail: str, now_ms: int) -> None:
-        self._connection.execute(
-            "UPDATE notify_message SET state = ?, reason = ?, detail = ?, finished_at_ms = ?"
-            " WHERE id = ?",
-            (state, reason, detail, now_ms, identity),
-        )
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            # A full disk may have rolled back already.
-            with suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
-            raise
-        self._connection.execute("COMMIT")
+def _finish(
+    connection: sqlite3.Connection,
+    identity: str,
+    state: State,
+    reason: str,
+    detail: str,
+    now_ms: int,
+) -> None:
+    connection.execute(
+        "UPDATE notify_message SET state = ?, reason = ?, detail = ?, finished_at_ms = ?"
+        " WHERE id = ?",
+        (state, reason, detail, now_ms, identity),
+    )
 
 
 def fired(alerts: Iterable[Alert]) -> set[str]:

@@ -18,15 +18,19 @@ STORAGE_RETRY_SECONDS = 1.0
 FAULT_RETRY_SECONDS = 10.0
 
 
-class Closable(Protocol):
+class Database(Protocol):
     """What a turn works with: a connection, or what holds one."""
+
+    def refused(self, error: Exception) -> bool:
+        """It gave this error; True: the file has moved since, and the same is worth a try."""
+        ...
 
     def close(self) -> None:
         """Give it back."""
         ...
 
 
-DatabaseT = TypeVar("DatabaseT", bound=Closable)
+DatabaseT = TypeVar("DatabaseT", bound=Database)
 
 
 class Turns(Generic[DatabaseT]):
@@ -75,12 +79,14 @@ class Turns(Generic[DatabaseT]):
             self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
 
-    def insist(self, write: Callable[[], object]) -> None:
+    def insist(self, database: DatabaseT, write: Callable[[], object]) -> None:
         """Write within a turn, again and again while the database refuses, until asked to stop."""
         while True:
             try:
                 write()
             except sqlite3.Error as error:
+                if database.refused(error):
+                    continue
                 self._trouble.met(error)
             else:
                 return
@@ -96,21 +102,28 @@ class Turns(Generic[DatabaseT]):
                 database = database or self._open_database()
                 seconds = self._turn(database)
             except sqlite3.Error as error:
-                self._trouble.met(error)
-                seconds = STORAGE_RETRY_SECONDS
+                seconds = self._refused(database, error)
             except Exception as error:
                 # Without this thread somebody would hear of nothing any more.
                 if self._trouble.met(error):
                     logger.exception("%s has failed", self._name)
                 if self._begin_anew is not None:
                     self._begin_anew()
-                seconds = FAULT_RETRY_SECONDS
+                # A value of the wrong kind may come of a damaged file.
+                moved = database is not None and database.refused(error)
+                seconds = 0.0 if moved else FAULT_RETRY_SECONDS
             else:
                 self._trouble.over()
             with self._condition:
                 self._condition.wait_for(lambda: self._stopping or self._woken, max(0.0, seconds))
         if database is not None:
             database.close()
+
+    def _refused(self, database: DatabaseT | None, error: sqlite3.Error) -> float:
+        if database is not None and database.refused(error):
+            return 0.0
+        self._trouble.met(error)
+        return STORAGE_RETRY_SECONDS
 
     def _go_on(self) -> bool:
         with self._condition:

@@ -19,6 +19,7 @@ from notifiers.turns import Turns
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.state.file import StateFile
     from notifiers.entry import Entry
     from notifiers.notification import Notification
     from notifiers.receivers.receiver import Target
@@ -93,7 +94,9 @@ class Worker:
     however many rows wait, and one bad row does not hold up the others.
     """
 
-    def __init__(self, integration: Integration, state_path: str, options: SendOptions) -> None:
+    def __init__(
+        self, integration: Integration, state: str | StateFile, options: SendOptions
+    ) -> None:
         self.integration = integration
         self.counters = Counters()
         # Called when a message was given up: who it told of nothing is owed nothing.
@@ -105,7 +108,7 @@ class Worker:
         self._begun = False
         self._trouble = Trouble(logger, f"the outbox of {integration.key} cannot be used")
         name = f"notify {integration.key}"
-        self._turns = Turns(name, partial(Outbox, state_path), self.step, self._trouble)
+        self._turns = Turns(name, partial(Outbox, state), self.step, self._trouble)
 
     def start(self) -> None:
         """Run in a thread of its own."""
@@ -153,7 +156,8 @@ class Worker:
             where = f"{entry.receiver}/{self.integration.kind}"
             logger.error("notification %s to %s given up: %s", entry.id, where, entry.unreadable)
             self._turns.insist(
-                lambda: self._count_failed(outbox, entry, "unreadable", entry.unreadable, now_ms)
+                outbox,
+                lambda: self._count_failed(outbox, entry, "unreadable", entry.unreadable, now_ms),
             )
             return 0.0
         self._attempt(outbox, entry)
@@ -161,12 +165,7 @@ class Worker:
 
     def _attempt(self, outbox: Outbox, entry: Entry) -> None:
         notification = entry.notification(self._options.origin)
-        try:
-            # Before it is sent: after a kill, a repeat has to know that it may be one.
-            outbox.attempt(entry)
-        except sqlite3.Error as error:
-            # A full disk keeps nobody from hearing of it; the repeat after a kill is not marked.
-            self._trouble.met(error)
+        self._mark(outbox, entry)
         try:
             send(self.integration, notification)
         except SendError as error:
@@ -176,7 +175,20 @@ class Worker:
             self.integration.upkeep.sent(notification, self._options.clock())
         self._failures_in_a_row = 0
         self.counters.sent += 1
-        self._turns.insist(lambda: outbox.delivered(entry, self._options.clock()))
+        self._turns.insist(outbox, lambda: outbox.delivered(entry, self._options.clock()))
+
+    def _mark(self, outbox: Outbox, entry: Entry) -> None:
+        """Before it is sent: after a kill, a repeat has to know that it may be one."""
+        try:
+            try:
+                outbox.attempt(entry)
+            except sqlite3.Error as error:
+                if not outbox.refused(error):
+                    raise
+                outbox.attempt(entry)
+        except sqlite3.Error as error:
+            # It keeps nobody from hearing of it; the repeat after a kill is not marked.
+            self._trouble.met(error)
 
     def _refused(self, outbox: Outbox, entry: Entry, error: SendError) -> None:
         now_ms = self._options.clock()
@@ -186,7 +198,9 @@ class Worker:
             reason = "rejected" if error.permanent else "expired"
             logger.error("notification %s to %s given up: %s", entry.id, where, error)
             detail = f"{error.reason}: {error}"
-            self._turns.insist(lambda: self._count_failed(outbox, entry, reason, detail, now_ms))
+            self._turns.insist(
+                outbox, lambda: self._count_failed(outbox, entry, reason, detail, now_ms)
+            )
             self.on_refused()
             if error.permanent:
                 return
@@ -202,7 +216,7 @@ class Worker:
         if self._failures_in_a_row == 1:
             logger.warning("notification %s to %s not taken yet: %s", entry.id, where, error)
         next_ms = now_ms + max(row_ms, pause_ms)
-        self._turns.insist(lambda: outbox.retry(entry, next_ms, error.reason, str(error)))
+        self._turns.insist(outbox, lambda: outbox.retry(entry, next_ms, error.reason, str(error)))
 
     def _count_failed(
         self, outbox: Outbox, entry: Entry, reason: str, detail: str, now_ms: int

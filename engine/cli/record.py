@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from engine.alerts.alert import Alert
     from engine.config.model import Config
     from engine.http.message import Handler
+    from engine.state.file import StateFile
     from engine.telemetry import OwnSample
 
 
 class NoDelivery:
     """Without rules there is nobody to tell."""
 
-    def __call__(self, config: Config, state_path: str) -> NoDelivery:  # noqa: ARG002 - the protocol's
+    def __call__(self, config: Config, state: StateFile) -> NoDelivery:  # noqa: ARG002 - the protocol's
         """Itself: an `OpenDelivery`."""
         return self
 

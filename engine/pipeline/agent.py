@@ -90,7 +90,7 @@ class Agent:
         recording = resume.complete(self.recorder, self.state)
         self.store = Store(live_window_ms(self.files, self.group_options()))
         resume.refill(self.store, recording, now_ms)
-        self.delivery = self.open_delivery(config, self.state.path)
+        self.delivery = self.open_delivery(config, self.state.file)
         self.telemetry.sources.append(self._counted_elsewhere)
         version = importlib.metadata.version("stallwatch")
         self.telemetry.set("stallwatch_build_info", 1, version=version)
@@ -226,6 +226,10 @@ class Agent:
             ("stallwatch_store_series", (), "gauge", float(self.store.series_count)),
             ("stallwatch_store_bytes", (), "gauge", float(self.store.nbytes)),
             ("stallwatch_state_up", (), "gauge", float(self.state.up)),
+            *(
+                ("stallwatch_state_mended_total", (("reason", why),), "counter", float(count))
+                for why, count in self.state.file.mended.items()
+            ),
             ("stallwatch_recording_up", (), "gauge", float(self.recorder.failing is None)),
             (
                 "stallwatch_recording_failures_total",

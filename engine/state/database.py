@@ -1,26 +1,16 @@
-"""The database file: opened whatever its condition, written in one transaction an evaluation."""
+"""Alert state in state.db, written in one transaction an evaluation."""
 
 from __future__ import annotations
 
 import logging
-import os
-import shutil
 import sqlite3
-import tempfile
-import threading
-import time
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.state.rows import (
-    SCHEMA,
-    VERSION,
-    read_evaluations,
-    read_groups,
-    write_evaluation,
-    write_rule,
-)
+from engine.state.connection import StateConnection
+from engine.state.opening import open_state_file
+from engine.state.rows import read_evaluations, read_groups, write_evaluation, write_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,20 +18,20 @@ if TYPE_CHECKING:
     from engine.alerts.alert import Alert
     from engine.rulegroup.state import GroupState, RuleKey, RuleState
     from engine.series import Sample
+    from engine.state.file import StateFile
     from engine.state.rows import Evaluation
 
 LOGGER = logging.getLogger(__name__)
-BUSY_TIMEOUT_SECONDS = 5.0
 # Alerts whose transaction failed and that wait for the next one.
 MAX_BACKLOG = 10_000
 
 
 class StateDb:
-    """state.db. Made by `open`, which never fails for what the disk is like.
+    """Alert state in state.db. Made by `open`, which never fails for what the disk is like.
 
-    `path` is the file in use, for others who keep their tables in it. `durable` is False where
-    it had to be a temporary one. `notices` say what was found. `failed_total` counts
-    transactions that the disk refused. All methods may be called from any thread.
+    `file`: where it is, for others who keep their tables in it. `notices` say what was found at the
+    start. `failed_total` counts transactions that were refused, on the disk or in memory. All
+    methods may be called from any thread.
 
     WAL with synchronous=NORMAL: a commit survives the death of the process, kill -9 included.
     Losing power may lose the last commits, never half of one; alert state and outbox go back
@@ -49,66 +39,45 @@ class StateDb:
     evaluation to win only that.
     """
 
-    def __init__(self, path: Path, notices: Sequence[str] = (), *, durable: bool = True) -> None:
-        """Use `open`. Raises sqlite3.Error if the file cannot be used."""
-        self.path = str(path)
+    def __init__(self, file: StateFile, notices: Sequence[str] = ()) -> None:
+        """Use `open`."""
+        self.file = file
         self.notices = tuple(notices)
-        self.durable = durable
         self.failed_total = 0
-        self._lock = threading.RLock()
         self._backlog: list[Alert] = []
         self._saved: dict[tuple[str, str], dict[RuleKey, RuleState]] = {}
-        self._connection = _connect(path)
-        self._inode = path.stat().st_ino
+        self._connection = StateConnection(file)
+        self._generation = file.generation
         self._refused = False
+
+    @property
+    def path(self) -> str:
+        """Where the file is now."""
+        return self.file.path
+
+    @property
+    def durable(self) -> bool:
+        """Whether it is on the disk."""
+        return not self.file.in_memory
 
     @property
     def up(self) -> bool:
         """Whether the last commit is on disk, in a file that the next start will find."""
-        return self.durable and not self._refused and self._in_place()
-
-    def _in_place(self) -> bool:
-        try:
-            return Path(self.path).stat().st_ino == self._inode
-        except OSError:
-            return False
+        return self.durable and not self._refused and self.file.is_in_place()
 
     @classmethod
     def open(cls, path: str | Path) -> StateDb:
-        """Open or make the file; its folder is made too.
-
-        A file that is not a sound database, or that a newer stallwatch wrote, is set aside beside
-        it (`state.db.corrupt-...`, `state.db.newer-...`) and a new one is begun. Where nothing can
-        be written the state lives in memory, until the process ends. Each is a notice.
-        """
-        path = Path(path)
-        notices: list[str] = []
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            reason = _why_unusable(path)
-            if reason:
-                aside = _set_aside(path, "newer" if "newer" in reason else "corrupt")
-                notices.append(f"{path}: {reason}; set aside as {aside.name}, starting anew")
-            return cls(path, notices)
-        except (OSError, sqlite3.Error) as error:
-            temporary = _temporary_folder() / path.name
-            notices.append(
-                f"{path}: cannot be written ({error}); alert state and unsent messages live in "
-                f"memory ({temporary}) and will not survive a restart"
-            )
-            return cls(temporary, notices, durable=False)
-        finally:
-            for notice in notices:
-                LOGGER.warning(notice)
+        """Open or make the file; its folder is made too (see `open_state_file`)."""
+        return cls(*open_state_file(Path(path)))
 
     def load(self) -> dict[tuple[str, str], GroupState]:
         """Every group's state as last saved, by (file, group name).
 
         The caller applies `after_downtime` with the time it starts at.
         """
-        with self._lock:
+        with self.file.lock:
             try:
-                groups = read_groups(self._connection)
+                groups = read_groups(self._connection.now())
             except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
                 self._failed("cannot be read, alert state starts anew", error)
                 return {}
@@ -117,9 +86,9 @@ class StateDb:
 
     def evaluations(self) -> list[Evaluation]:
         """Each group's last committed evaluation, for a recording that a kill cut short."""
-        with self._lock:
+        with self.file.lock:
             try:
-                return read_evaluations(self._connection)
+                return read_evaluations(self._connection.now())
             except (sqlite3.Error, ValueError, TypeError) as error:
                 self._failed("the last evaluations cannot be read", error)
                 return []
@@ -128,17 +97,10 @@ class StateDb:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """One transaction: commits at the end, rolls back if the body raises.
 
-        Raises sqlite3.Error for what the disk refuses; `commit` is the form that does not.
+        Raises sqlite3.Error for what the file refuses; `commit` is the form that does not.
         """
-        with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self._connection.execute("ROLLBACK")
-                raise
+        with self._connection.writing() as connection:
+            yield connection
 
     def save(self, connection: sqlite3.Connection, state: GroupState) -> None:
         """Write what changed in a group since it was last saved, inside a transaction."""
@@ -183,21 +145,20 @@ class StateDb:
         `gone`: (file, name) of groups that no rule file has any more, to be forgotten.
         `samples`: what the evaluation of the one group in `states` wrote (see `evaluations`).
 
-        What the disk refuses (full, read-only, locked) is logged and counted, the alerts are kept
-        for the next commit, and False is returned: evaluation goes on.
+        A file that refuses moves into memory, where this is done again. What is refused there too
+        is logged and counted, the alerts are kept for the next commit, and False is returned:
+        evaluation goes on.
         """
-        with self._lock:
+        with self.file.lock:
+            self.file.look_after()
             owed = [*self._backlog, *alerts]
             try:
-                with self.transaction() as connection:
-                    for state in states:
-                        self.save(connection, state)
-                        if samples is not None:
-                            write_evaluation(connection, state, samples)
-                    for file, group in gone:
-                        self.forget(connection, file, group)
-                    if owed and enqueue is not None:
-                        enqueue(connection, owed)
+                try:
+                    self._write(states, owed, enqueue, gone, samples)
+                except sqlite3.Error as error:
+                    if not self._connection.refused(error):
+                        raise
+                    self._write(states, owed, enqueue, gone, samples)
             except sqlite3.Error as error:
                 self._backlog = owed[-MAX_BACKLOG:]
                 self._failed(
@@ -213,81 +174,41 @@ class StateDb:
                 self._saved[state.file, state.group] = dict(state.rules)
             return True
 
+    def _write(
+        self,
+        states: Sequence[GroupState],
+        owed: Sequence[Alert],
+        enqueue: Callable[[sqlite3.Connection, Sequence[Alert]], None] | None,
+        gone: Sequence[tuple[str, str]],
+        samples: Sequence[Sample] | None,
+    ) -> None:
+        with self.transaction() as connection:
+            if self._generation != self.file.generation:
+                # What a damaged file lost is written again, and what it has does no harm.
+                self._generation = self.file.generation
+                self._saved.clear()
+            for state in states:
+                self.save(connection, state)
+                if samples is not None:
+                    write_evaluation(connection, state, samples)
+            for file, group in gone:
+                self.forget(connection, file, group)
+            if owed and enqueue is not None:
+                enqueue(connection, owed)
+
     @property
     def backlog(self) -> int:
         """Alerts that wait for a commit to succeed."""
         return len(self._backlog)
 
     def close(self) -> None:
-        """Close the file; a temporary one is removed."""
-        with self._lock:
+        """Close the file."""
+        with self.file.lock:
             self._connection.close()
-            if not self.durable:
-                shutil.rmtree(Path(self.path).parent, ignore_errors=True)
+            self.file.close()
 
     def _failed(self, what: str, error: Exception, *, again: bool = False) -> None:
         """Count it, and say so unless that was said `again` and again."""
         self.failed_total += 1
         if not again:
             LOGGER.warning("%s: %s: %s", self.path, what, error)
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
-    )
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.executescript(SCHEMA)
-        # A write even where the tables exist: now is the time to learn that it is refused.
-        connection.execute("INSERT OR REPLACE INTO alert_schema VALUES (1, ?)", (VERSION,))
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
-
-
-def _why_unusable(path: Path) -> str:
-    """What is wrong with the file, empty if nothing is. Raises OSError if it is unreadable."""
-    if not path.exists() or not path.stat().st_size:
-        return ""
-    with path.open("rb"):
-        pass
-    try:
-        with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
-            verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            known = connection.execute(
-                "SELECT count(*) FROM sqlite_master WHERE name = 'alert_schema'"
-            ).fetchone()[0]
-            version = (
-                connection.execute("SELECT max(version) FROM alert_schema").fetchone()[0]
-                if known
-                else VERSION
-            )
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):
-            raise
-        return f"not a sound database ({error})"
-    if verdict != "ok":
-        return f"not a sound database ({verdict})"
-    if version > VERSION:
-        return f"written by a newer stallwatch (schema {version}, this one knows {VERSION})"
-    return ""
-
-
-def _set_aside(path: Path, why: str) -> Path:
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    aside = path.with_name(f"{path.name}.{why}-{stamp}")
-    path.rename(aside)
-    for suffix in ("-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
-    return aside
-
-
-def _temporary_folder() -> Path:
-    """A folder in memory where the machine has one, else the ordinary temporary place."""
-    memory = "/dev/shm"  # noqa: S108 - mkdtemp makes a private folder in it
-    place = memory if os.access(memory, os.W_OK) else None
-    return Path(tempfile.mkdtemp(prefix="stallwatch-", dir=place))

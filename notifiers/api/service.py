@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from engine.state.file import StateFile
 from notifiers.api.application import ROOT, AlertmanagerApi
 from notifiers.api.original import original
 from notifiers.api.sources import AlertTable
@@ -38,13 +39,13 @@ class SilenceService:
     """
 
     def __init__(
-        self, config: Config, root: Route, state_path: str, clock: Callable[[], int]
+        self, config: Config, root: Route, state: str | StateFile, clock: Callable[[], int]
     ) -> None:
         try:
-            self.silences = Silences(state_path)
+            self.silences = Silences(state)
         except sqlite3.Error as error:
             raise StallwatchError(
-                f"{state_path}: cannot be used as outbox or for silences: {error}"
+                f"{StateFile.of(state).path}: cannot be used as outbox or for silences: {error}"
             ) from error
         self._clock = clock
         self._status = Status(clock(), original(config))

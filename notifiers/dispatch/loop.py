@@ -7,12 +7,12 @@ with the same messages under the same ids; a kill after it leaves them in the ou
 from __future__ import annotations
 
 import logging
-import sqlite3
 import threading
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from engine.state.connection import StateConnection
+from engine.state.file import StateFile
 from notifiers import outbox
 from notifiers.dispatch import tables
 from notifiers.dispatch.deduplication import not_told
@@ -22,6 +22,7 @@ from notifiers.turns import Turns
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Mapping
 
     from notifiers.dispatch.dispatcher import Dispatcher, Flushed
@@ -51,7 +52,7 @@ class DispatchLoop:
 
     def __init__(
         self,
-        path: str,
+        state: str | StateFile,
         open_dispatcher: Callable[[NotificationLog, Mapping[str, Timer]], Dispatcher],
         wake: Callable[[], None],
         clock: Callable[[], int],
@@ -63,9 +64,14 @@ class DispatchLoop:
         self._log: NotificationLog | None = None
         self._sequence = self._refused_up_to = 0
         self._unsaved: _Turn | None = None
+        file = StateFile.of(state)
         trouble = Trouble(logger, "the dispatcher's tables cannot be used")
         self._turns = Turns(
-            "the dispatcher", partial(outbox.connect, path), self.step, trouble, self._forget_turn
+            "the dispatcher",
+            partial(StateConnection, file, "FULL"),
+            self.step,
+            trouble,
+            self._forget_turn,
         )
         # Held while a turn is made, and by who looks at the groups.
         self.lock = threading.Lock()
@@ -88,20 +94,20 @@ class DispatchLoop:
         self._turns.ask_to_stop()
         self._turns.join(timeout_seconds)
 
-    def step(self, connection: sqlite3.Connection) -> float:
+    def step(self, database: StateConnection) -> float:
         """One turn; returns for how many seconds there is nothing to do. Raises sqlite3.Error."""
         if self._unsaved is not None:
-            self._save(connection, self._unsaved)
+            self._save(database, self._unsaved)
         now_ms = self._clock()
         with self.lock:
             try:
-                self._unsaved, due_ms = self._turn(connection, now_ms)
+                self._unsaved, due_ms = self._turn(database.now(), now_ms)
             except BaseException:
                 # Half a turn is in memory and would pass for a whole one: what it took for told
                 # nobody was told.
                 self._begin_anew()
                 raise
-        self._save(connection, self._unsaved)
+        self._save(database, self._unsaved)
         if due_ms is None:
             return IDLE_SECONDS
         # Saving took its time: counted from the turn's start, each turn would delay the next one.
@@ -140,15 +146,14 @@ class DispatchLoop:
                 log.write(one.group_key, one.integration, after)
         self._refused_up_to = refused[-1].sequence if refused else 0
 
-    def _save(self, connection: sqlite3.Connection, turn: _Turn) -> None:
+    def _save(self, database: StateConnection, turn: _Turn) -> None:
         log, flushed = self._log, turn.flushed
         done = turn.groups or flushed.messages or flushed.gone or flushed.settled
         if log is None or not (done or log.changed):
             self._unsaved = None
             return
         now_ms = self._clock()
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with database.writing() as connection:
             for message in flushed.messages:
                 outbox.add(connection, message, now_ms)
             tables.save_log(connection, log)
@@ -156,12 +161,6 @@ class DispatchLoop:
             tables.drop_timers(connection, flushed.gone)
             tables.drop_alerts(connection, flushed.settled, turn.sequence)
             drop_refusals(connection, self._refused_up_to)
-            connection.execute("COMMIT")
-        except BaseException:
-            # A full disk may have rolled back already.
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-            raise
         log.saved()
         self._unsaved = None
         if flushed.messages:

@@ -31,6 +31,20 @@ INSERT OR IGNORE INTO notify_silence_version VALUES (1, 0);
 COLUMNS = "id, matchers, starts_at_ms, ends_at_ms, updated_at_ms, created_by, comment, annotations"
 
 
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables if they are missing."""
+    connection.executescript(SCHEMA)
+
+
+def take_newer(theirs: sqlite3.Connection, own: sqlite3.Connection) -> None:
+    """What another process changed in a database whose place `own` is about to take."""
+    for silence in read_silences(theirs, -1):
+        known = read_silence(own, silence.id, -1)
+        if known is None or known.updated_at_ms < silence.updated_at_ms:
+            write_silence(own, silence)
+            own.execute("UPDATE notify_silence_version SET version = version + 1")
+
+
 def read_version(connection: sqlite3.Connection) -> int:
     """How many times silences were changed."""
     query = "SELECT version FROM notify_silence_version WHERE id = 1"

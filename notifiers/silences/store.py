@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import uuid
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.state.connection import StateConnection
+from engine.state.file import StateFile
 from notifiers.silences import rows
 from notifiers.silences.changes import changed, expired
 from notifiers.silences.index import SilenceIndex
 from notifiers.silences.silence import SilenceError
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator, Mapping
 
     from engine.labels import Labels
     from notifiers.silences.silence import Silence
 
-BUSY_SECONDS = 30.0
 # Alertmanager's --data.retention.
 RETENTION_MS = 5 * 86_400_000
 
@@ -54,18 +55,17 @@ class Silences:
     """  # noqa: D205 - one sentence
 
     def __init__(
-        self, path: str, retention_ms: int = RETENTION_MS, limits: Limits | None = None
+        self, state: str | StateFile, retention_ms: int = RETENTION_MS, limits: Limits | None = None
     ) -> None:
-        self._path = path
         self._retention_ms = retention_ms
         self._limits = limits or Limits()
         self._lock = threading.Lock()
         self._version = -1
         self._index = SilenceIndex(())
-        self._reader = self._connect()
-        with self._transaction(self._reader):
-            for statement in rows.SCHEMA.split(";"):
-                self._reader.execute(statement)
+        self._file = StateFile.of(state)
+        self._file.prepare(rows.create_tables)
+        self._file.merges.append(rows.take_newer)
+        self._reader = StateConnection(self._file)
 
     def add(self, wanted: Silence, now_ms: int) -> Silence:
         """Store a new silence (`id` ""), or change the one that has its id; returns what it became.
@@ -119,14 +119,15 @@ class Silences:
     def current(self) -> SilenceIndex:
         """The silences as they are now, other processes' changes included; does not change."""
         with self._lock:
-            version = rows.read_version(self._reader)
+            reader = self._reader.now()
+            version = rows.read_version(reader)
             if version != self._version:
-                self._reader.execute("BEGIN")
+                reader.execute("BEGIN")
                 try:
-                    version = rows.read_version(self._reader)
-                    self._index = SilenceIndex(rows.read_silences(self._reader, -1))
+                    version = rows.read_version(reader)
+                    self._index = SilenceIndex(rows.read_silences(reader, -1))
                 finally:
-                    self._reader.execute("COMMIT")
+                    reader.execute("COMMIT")
                 self._version = version
             return self._index
 
@@ -156,29 +157,11 @@ class Silences:
     @contextmanager
     def _changing(self, now_ms: int) -> Iterator[sqlite3.Connection]:
         """A transaction that also forgets what is past its retention."""
-        with closing(self._connect()) as connection, self._transaction(connection):
+        # Whoever was told that a silence is stored must find it after a power cut too.
+        own = StateConnection(self._file, "FULL")
+        with closing(own), own.writing() as connection:
             connection.execute(
                 "DELETE FROM notify_silence WHERE ends_at_ms <= ?", (self._kept_after(now_ms),)
             )
             yield connection
             connection.execute("UPDATE notify_silence_version SET version = version + 1")
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-        )
-        connection.execute("PRAGMA journal_mode = WAL")
-        # Whoever was told that a silence is stored must find it after a power cut too.
-        connection.execute("PRAGMA synchronous = FULL")
-        return connection
-
-    @staticmethod
-    @contextmanager
-    def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-        connection.execute("COMMIT")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from engine.alerts.alert import Alert
     from engine.config.model import Config
     from engine.http.message import Handler
+    from engine.state.file import StateFile
     from engine.telemetry import OwnSample
 
 
@@ -24,7 +25,7 @@ class Inbox:
         self._enqueued: list[Alert] = []
         self._committed: queue.SimpleQueue[Alert] = queue.SimpleQueue()
 
-    def __call__(self, config: Config, state_path: str) -> Inbox:  # noqa: ARG002 - the protocol's
+    def __call__(self, config: Config, state: StateFile) -> Inbox:  # noqa: ARG002 - the protocol's
         """Itself."""
         return self
 

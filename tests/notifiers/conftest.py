@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from engine.state.file import StateFile
     from notifiers.entry import Entry, State
 
 PATIENCE = 60.0
@@ -221,14 +222,19 @@ def make_agent(tmp_path: Path) -> Iterator[Callable[..., Agent]]:
     agents: list[Agent] = []
 
     def make(
-        config: Config, *, start: bool = True, name: str = "state.db", interval_ms: int = 50
+        config: Config,
+        *,
+        start: bool = True,
+        name: str = "state.db",
+        interval_ms: int = 50,
+        state: StateFile | None = None,
     ) -> Agent:
-        path = str(tmp_path / name)
+        path = str(tmp_path / name) if state is None else state.path
         quick = Backoff(base_seconds=0.01, cap_seconds=0.05)
         options = SendOptions(quick, origin=Origin.of(config))
         names = [receiver.name for receiver in config.receivers]
         plan = Plan(everybody(names, interval_ms=interval_ms))
-        delivery = OutboxDelivery(integrations(config), plan, path, options)
+        delivery = OutboxDelivery(integrations(config), plan, state or path, options)
         agents.append(Agent(delivery, path))
         if start:
             delivery.start()

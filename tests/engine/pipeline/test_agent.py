@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from engine.state.file import StateFile
     from rules.model import RuleFile
 
 STEP_MS = 100
@@ -79,7 +80,7 @@ class Inbox:
     alerts: list[Alert] = field(default_factory=list)
     came: threading.Condition = field(default_factory=threading.Condition)
 
-    def __call__(self, config: Config, state_path: str) -> Inbox:
+    def __call__(self, config: Config, state: StateFile) -> Inbox:
         return self
 
     def enqueue(self, connection: sqlite3.Connection, alerts: Sequence[Alert]) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.alerts.alert import Alert
+    from engine.state.file import StateFile
 
 # A few days ago: the agent's own log has the true time, from which retention counts. 420 seconds
 # hold every interval, so that each run has the same slots.
@@ -94,7 +95,7 @@ class KilledError(BaseException):
 class Outbox:
     """Keeps what it is handed in the agent's own transactions."""
 
-    def __call__(self, config: Config, state_path: str) -> Outbox:
+    def __call__(self, config: Config, state: StateFile) -> Outbox:
         return self
 
     def enqueue(self, connection: sqlite3.Connection, alerts: Sequence[Alert]) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from engine.state.file import StateFile
+
 RULES = """
 groups:
   - name: g
@@ -33,7 +35,7 @@ T = 1_700_000_000
 
 
 class NoDelivery:
-    def __call__(self, config: Config, state_path: str) -> NoDelivery:
+    def __call__(self, config: Config, state: StateFile) -> NoDelivery:
         return self
 
     def enqueue(self, connection: object, alerts: object) -> None: ...

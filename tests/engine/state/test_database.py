@@ -15,6 +15,7 @@ from engine.labels import Labels
 from engine.rulegroup.state import GroupState, RuleKey, RuleState
 from engine.series import STALE_NAN, Sample, stale_mask
 from engine.state import StateDb
+from engine.state.shelter import left_in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,40 +85,48 @@ def test_alert_state_and_outbox_commit_together_or_not_at_all(tmp_path: Path) ->
     assert database.load() == {("r.yaml", "comm"): state(FIRING, 190_000)}
 
 
-def test_a_full_disk_stops_nothing_and_loses_no_alert(tmp_path: Path) -> None:
-    database = StateDb.open(tmp_path / "state.db")
-    heard: list[Alert] = []
-    many = [state(FIRING, group=f"group {i}" * 100) for i in range(200)]
-    with database.transaction() as connection:
-        connection.execute("PRAGMA max_page_count = 8")
-    assert not database.commit(many, [FIRING], lambda _, alerts: heard.extend(alerts))
-    assert database.failed_total == 1
-    with database.transaction() as connection:
-        connection.execute("PRAGMA max_page_count = 100000")
-    heard.clear()
-    assert database.commit(many, [], lambda _, alerts: heard.extend(alerts))
-    assert heard == [FIRING]
-    assert len(database.load()) == 200
+def refuse(connection: sqlite3.Connection, alerts: Sequence[Alert]) -> None:
+    raise sqlite3.OperationalError("database or disk is full")
 
 
 def test_it_is_up_while_commits_reach_a_file_that_the_next_start_finds(tmp_path: Path) -> None:
     database = StateDb.open(tmp_path / "state.db")
-    up: list[bool] = []
-    up.append(database.up)
-
-    def refuse(connection: sqlite3.Connection, alerts: Sequence[Alert]) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
-
+    up = [database.up]
     database.commit([], [FIRING], refuse)
     up.append(database.up)
-    database.commit([], [], lambda connection, alerts: None)
+    database.close()
+    database = StateDb.open(tmp_path / "state.db")
     up.append(database.up)
     (tmp_path / "state.db").unlink()
     up.append(database.up)
     (tmp_path / "state.db").touch()
     up.append(database.up)
+    database.commit([], [])
+    up.append(database.up)
     database.close()
-    assert up == [True, False, True, False, False]
+    assert up == [True, False, True, False, False, True]
+
+
+def test_what_the_disk_refuses_goes_on_in_memory_and_comes_back(tmp_path: Path) -> None:
+    database = StateDb.open(tmp_path / "state.db")
+    assert database.commit([state(PENDING), state(PENDING, group="gpu")], [])
+    locker = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
+    locker.execute("BEGIN IMMEDIATE")
+    heard: list[Alert] = []
+    assert database.commit([state(FIRING)], [FIRING], lambda _, alerts: heard.extend(alerts))
+    assert heard == [FIRING]
+    assert not database.durable
+    assert "database is locked" in database.file.reason
+    locker.execute("ROLLBACK")
+    locker.close()
+    database.close()
+    again = StateDb.open(tmp_path / "state.db")
+    assert again.durable
+    assert again.load() == {
+        ("r.yaml", "comm"): state(FIRING),
+        ("r.yaml", "gpu"): state(PENDING, group="gpu"),
+    }
+    again.close()
 
 
 def test_an_error_of_the_caller_rolls_back_and_is_raised(tmp_path: Path) -> None:
@@ -191,10 +200,16 @@ def test_where_nothing_can_be_written_the_state_lives_in_memory(tmp_path: Path) 
     (tmp_path / "file").write_text("in the way")
     database = StateDb.open(tmp_path / "file" / "state.db")
     assert not database.durable
-    assert "will not survive a restart" in database.notices[0]
+    assert "cannot be written" in database.notices[0]
     assert database.commit([state(FIRING)], [])
     assert database.load() == {("r.yaml", "comm"): state(FIRING)}
     database.close()
+    (tmp_path / "file").unlink()
+    again = StateDb.open(tmp_path / "file" / "state.db")
+    assert again.load() == {("r.yaml", "comm"): state(FIRING)}
+    assert again.durable
+    again.close()
+    assert left_in_memory(tmp_path / "file" / "state.db") is None
 
 
 def test_what_the_last_evaluation_wrote_is_kept_with_it_bit_for_bit(tmp_path: Path) -> None:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from engine.state.connection import StateConnection
+from engine.state.file import StateFile
 from notifiers.dispatch import tables
 from notifiers.dispatch.dispatcher import Dispatcher
 from notifiers.dispatch.loop import DispatchLoop
 from notifiers.dispatch.message import Addressee
 from notifiers.dispatch.muting import Muting
 from notifiers.inhibition import Inhibitor
-from notifiers.outbox import Outbox, connect
+from notifiers.outbox import Outbox
 from notifiers.routing.intervals import Intervals
 from notifiers.routing.plan import everybody
 
@@ -50,7 +52,8 @@ class Bench:
         self.silences = Silences()
         self.outbox = Outbox(self.path)
         self.outbox.create()
-        self.connection = connect(self.path)
+        self.database = StateConnection(StateFile(self.path))
+        self.connection = self.database.now()
         tables.create_tables(self.connection)
         self.loop = DispatchLoop(self.path, self.open, lambda: None, lambda: self.now_ms)
 
@@ -63,7 +66,7 @@ class Bench:
 
     def step(self, seconds: float = 11) -> None:
         self.now_ms += round(seconds * 1000)
-        self.loop.step(self.connection)
+        self.loop.step(self.database)
 
     def messages(self) -> list[str]:
         return [entry.status for entry in self.outbox.entries("pending")]
@@ -86,7 +89,7 @@ def test_what_saving_takes_does_not_delay_the_next_turn(
     monkeypatch.setattr("notifiers.dispatch.tables.save_log", slow)
     bench.fire(support.firing())
     # The group's interval is ten seconds, counted from when it spoke.
-    assert bench.loop.step(bench.connection) == 9.3
+    assert bench.loop.step(bench.database) == 9.3
 
 
 def test_a_turn_that_breaks_off_in_its_middle_is_done_again_as_a_whole(
