@@ -122,6 +122,9 @@ METRICS: dict[str, Description] = {
     "stallwatch_notify_dead": Description(
         "gauge", "Notifications given up within a week; `stallwatch notify dead` lists them."
     ),
+    "stallwatch_notify_flapping_alerts": Description(
+        "gauge", "Alerts that fire and resolve too often to be told each time."
+    ),
     "stallwatch_silences": Description(
         "gauge", "Silences by state: active, pending, expired (kept for five days)."
     ),

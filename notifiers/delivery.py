@@ -129,7 +129,14 @@ class OutboxDelivery:
     def samples(self) -> Sequence[OwnSample]:
         """The stallwatch_notify_* metrics now."""
         silences = [] if self._service is None else self._service.samples()
-        return [*self._counter_samples(), *self._backlog_samples(), *silences]
+        noise = self._flapping_samples()
+        return [*self._counter_samples(), *self._backlog_samples(), *noise, *silences]
+
+    def _flapping_samples(self) -> Iterable[OwnSample]:
+        with self._loop.lock:
+            dispatcher = self._loop.dispatcher
+            if dispatcher is not None and dispatcher.flaps is not None:
+                yield "stallwatch_notify_flapping_alerts", (), "gauge", float(len(dispatcher.flaps))
 
     def _kept_back(self, labels: Labels) -> Suppression:
         with self._loop.lock:

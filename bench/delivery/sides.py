@@ -199,6 +199,7 @@ def ours(name: str, folder: Path, hook_url: str, minutes: int, compat: str) -> I
     written = home / "stallwatch.yaml"
     written.write_text(
         f"alertmanager_config: alertmanager.yml\ntier_inhibition: false\ncompat: {compat}\n"
+        "flapping: {enabled: false}\n"
     )
     delivery = open_delivery(load_config(written), os.fspath(home / "state.db"))
     delivery.start()

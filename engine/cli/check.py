@@ -29,6 +29,7 @@ CONFIGURATION_KEYS = frozenset({
     "route", "retention", "queue", "probes", "external_labels", "cluster", "node", "lookback",
     "restart_grace", "external_url", "inhibit_rules", "time_intervals", "templates",
     "alertmanager_config", "tier_inhibition", "compat", "alert_relabel_configs",
+    "flapping",
 })  # fmt: skip
 _RULE_KEYS = frozenset({"groups", "apiVersion", "kind", "spec"})
 # Rules without a group around them, and other files without secrets.

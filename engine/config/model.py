@@ -63,6 +63,18 @@ class RetentionConfig(Section):
     max_bytes: ByteSize = Field(default=ByteSize(10 * 1024**3), ge=1024**2)
 
 
+class FlappingConfig(Section):
+    """When an alert fires and resolves too often to be told each time.
+
+    From more than `changes` changes in `window` on, until none has come for `calm`.
+    """
+
+    enabled: bool = True
+    changes: int = Field(default=6, ge=2, le=1000)
+    window: PositiveDuration = Interval(1_800_000)
+    calm: PositiveDuration = Interval(600_000)
+
+
 class RouteConfig(Section):
     """A node of the routing tree: which alerts, who is told, and how they are grouped.
 
@@ -203,6 +215,8 @@ class Config(Section):
     tier_inhibition: bool = True
     # "alertmanager": a resolution that is muted when its group speaks is dropped, as it does.
     compat: Literal["stallwatch", "alertmanager"] = "stallwatch"
+    # Not with `compat: alertmanager`, which knows nothing of the kind.
+    flapping: FlappingConfig = FlappingConfig()
     # Those of `mute_time_intervals`, the old spelling, stand among them.
     time_intervals: tuple[TimeIntervalConfig, ...] = ()
     # Globs of Go template files; the loader makes them relative to the file.

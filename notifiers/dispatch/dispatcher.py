@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from engine.alerts.alert import Alert
     from engine.labels import Labels
+    from notifiers.dispatch.flapping import Flaps
     from notifiers.dispatch.log import Key, LogEntry, NotificationLog
     from notifiers.dispatch.message import Addressee
     from notifiers.dispatch.muting import Muting
@@ -53,7 +54,7 @@ class Dispatcher:
 
     `addressees`: by receiver. `timers`: of groups that an earlier process had, by their id.
     `keeps_owed` False: a resolution that is muted when its group speaks is dropped, as
-    Alertmanager does.
+    Alertmanager does. `flaps`: None tells every change of an alert.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Dispatcher:
         timers: Mapping[str, Timer] | None = None,
         *,
         keeps_owed: bool = True,
+        flaps: Flaps | None = None,
     ) -> None:
         self._root = root
         self._addressees = addressees
@@ -73,6 +75,7 @@ class Dispatcher:
         self._timers = dict(timers or {})
         self._keeps_owed = keeps_owed
         self._twins = Twins(muting.labelled, log)
+        self.flaps = flaps
         self._groups: dict[str, Group] = {}
         # By fingerprint, how many groups hold the alert.
         self._held: dict[str, int] = {}
@@ -87,6 +90,14 @@ class Dispatcher:
 
     def take(self, alerts: Iterable[Alert], now_ms: int) -> list[Group]:
         """Alerts that fire or are resolved; the groups that are new or whose timers moved."""
+        anew: list[str] = []
+        shown = list(alerts)
+        if self.flaps is not None:
+            shown, anew = self.flaps.through(shown)
+        return self._take(shown, anew, now_ms)
+
+    def _take(self, alerts: Iterable[Alert], anew: Iterable[str], now_ms: int) -> list[Group]:
+        """Alerts as they are to be told; those in `anew` are news also to who was told of them."""
         touched: dict[str, Group] = {}
         taken = self._twins.take(alerts)
         for old, new in taken.handed:
@@ -106,6 +117,8 @@ class Dispatcher:
                 self._strays += self._tell_strays(identity, alert, strays, now_ms)
             if identity not in self._held:
                 self._unheard.append(identity)
+        for identity in anew:
+            self._log.tell_anew(identity)
         return list(touched.values())
 
     def next_ms(self) -> int | None:
@@ -123,8 +136,10 @@ class Dispatcher:
         if now_ms < self._newest_ms:
             self._clock_set_back(now_ms)
         self._newest_ms = now_ms
-        messages, self._strays = self._strays, []
         spoke: list[Group] = []
+        if self.flaps is not None:
+            spoke = self._take(*self.flaps.calmed(now_ms), now_ms)
+        messages, self._strays = self._strays, []
         gone = self._sweep(now_ms)
         settled, self._unheard = self._unheard, []
         while (due_ms := self.next_ms()) is not None and due_ms <= now_ms:
@@ -165,6 +180,8 @@ class Dispatcher:
             return []
         self._swept_ms = now_ms
         self._log.sweep({group.key for group in self._groups.values()}, now_ms)
+        if self.flaps is not None:
+            self.flaps.sweep(now_ms)
         over_ms = now_ms - EMPTY_GROUP_MS
         gone = [own for own, timer in self._timers.items() if timer.next_flush_ms < over_ms]
         for own in gone:

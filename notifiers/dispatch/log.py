@@ -89,6 +89,12 @@ class NotificationLog:
             firing = entry.firing - {old} | ({new} if old in entry.firing else set())
             self.write(*key, replace(entry, firing=firing, told=entry.told - {old} | {new}))
 
+    def tell_anew(self, identity: str) -> None:
+        """That an alert fires is news again to whoever was told; its end is owed as before."""
+        for key in self.owing(identity):
+            entry = self._entries[key]
+            self._replace(key, replace(entry, firing=entry.firing - {identity}))
+
     def forget(self, group_key: str, now_ms: int) -> None:
         """The group is gone: its entries that owe nothing and have expired may go too."""
         integrations = self._integrations.get(group_key, set())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from engine.state.connection import StateConnection
 from engine.state.file import StateFile
 from notifiers import outbox
-from notifiers.dispatch import tables
+from notifiers.dispatch import flap_rows, tables
 from notifiers.dispatch.deduplication import not_told
 from notifiers.refusals import drop_refusals, refusals
 from notifiers.trouble import Trouble
@@ -133,6 +133,8 @@ class DispatchLoop:
         if self._dispatcher is None or self._log is None:
             self._log = tables.read_log(connection, now_ms)
             self._dispatcher = self._open_dispatcher(self._log, tables.timers(connection))
+            if self._dispatcher.flaps is not None:
+                self._dispatcher.flaps.restore(flap_rows.read_courses(connection))
         return self._dispatcher, self._log
 
     def _take_refused(
@@ -148,8 +150,10 @@ class DispatchLoop:
 
     def _save(self, database: StateConnection, turn: _Turn) -> None:
         log, flushed = self._log, turn.flushed
+        flaps = None if self._dispatcher is None else self._dispatcher.flaps
+        changed = log is not None and (log.changed or (flaps is not None and flaps.changed))
         done = turn.groups or flushed.messages or flushed.gone or flushed.settled
-        if log is None or not (done or log.changed):
+        if log is None or not (done or changed):
             self._unsaved = None
             return
         now_ms = self._clock()
@@ -157,11 +161,15 @@ class DispatchLoop:
             for message in flushed.messages:
                 outbox.add(connection, message, now_ms)
             tables.save_log(connection, log)
+            if flaps is not None:
+                flap_rows.save_courses(connection, flaps)
             tables.put_timers(connection, turn.groups)
             tables.drop_timers(connection, flushed.gone)
             tables.drop_alerts(connection, flushed.settled, turn.sequence)
             drop_refusals(connection, self._refused_up_to)
         log.saved()
+        if flaps is not None:
+            flaps.saved()
         self._unsaved = None
         if flushed.messages:
             self._wake_workers()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from notifiers.dispatch.dispatcher import Dispatcher
+from notifiers.dispatch.flapping import Flaps
 from notifiers.dispatch.message import Addressee
 from notifiers.dispatch.muting import Muting
 from notifiers.dispatch.sent_labels import SentLabels
@@ -47,4 +48,5 @@ def open_dispatcher(
     """
     sent = SentLabels(origin, log)
     muting = Muting(Inhibitor(plan.inhibit_rules), plan.times, silences, sent, watch)
-    return Dispatcher(plan.root, to, muting, log, timers, keeps_owed=plan.keeps_owed)
+    flaps = None if plan.flapping is None else Flaps(plan.flapping)
+    return Dispatcher(plan.root, to, muting, log, timers, keeps_owed=plan.keeps_owed, flaps=flaps)

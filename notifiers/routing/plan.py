@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from notifiers.dispatch.flapping import FlapRule
 from notifiers.inhibition import TIER_RULE, InhibitRule
 from notifiers.routing.intervals import Intervals
 from notifiers.routing.tree import Route, build_tree
@@ -22,12 +23,16 @@ ALONE_INTERVAL_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`keeps_owed` False: `compat: alertmanager`, which drops a resolution that is muted."""
+    """`keeps_owed` False: `compat: alertmanager`, which drops a resolution that is muted.
+
+    `flapping` None: each change of an alert is told.
+    """
 
     root: Route
     inhibit_rules: tuple[InhibitRule, ...] = (TIER_RULE,)
     times: Intervals = field(default_factory=lambda: Intervals(()))
     keeps_owed: bool = True
+    flapping: FlapRule | None = None
 
     @classmethod
     def of(cls, config: Config) -> Plan:
@@ -40,7 +45,12 @@ class Plan:
         if config.tier_inhibition:
             rules = (*rules, TIER_RULE)
         keeps_owed = config.compat != "alertmanager"
-        return cls(root, rules, Intervals(config.time_intervals), keeps_owed=keeps_owed)
+        flapping = None
+        if keeps_owed and config.flapping.enabled:
+            own = config.flapping
+            flapping = FlapRule(own.changes, own.window.ms, own.calm.ms)
+        times = Intervals(config.time_intervals)
+        return cls(root, rules, times, keeps_owed=keeps_owed, flapping=flapping)
 
 
 def everybody(receivers: Sequence[str], interval_ms: int = ALONE_INTERVAL_MS) -> Route:

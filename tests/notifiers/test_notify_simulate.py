@@ -31,6 +31,7 @@ route:
       continue: true
     - receiver: oncall
 """
+QUICK = "group_by: [alertname]\n  group_wait: 0s\n  group_interval: 10s"
 # 2026-11-02 12:00 UTC; the tests' clock is in UTC.
 NOON = 1_793_620_800
 
@@ -107,6 +108,20 @@ def test_each_message_may_be_listed_and_is_there_as_json(
     (message,) = json.loads(capsys.readouterr().out)["messages"]
     assert message["firing"] == [{"alertname": "A"}]
     assert message["time"] == NOON + 30
+
+
+def test_an_alert_that_flaps_is_told_once(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spells = [alert("A", begin, begin + 30) for begin in range(0, 7200, 60)]
+    path = written(tmp_path, *spells, hours=4)
+    rows = {}
+    for off in ("", "flapping: {enabled: false}\n"):
+        Path(config).write_text(CONFIG.replace("group_by: [alertname]", QUICK) + off)
+        assert main(["notify", "simulate", path, "--config", config]) == 0
+        rows[off] = capsys.readouterr().out.splitlines()[3].split()[1]
+    # Three times as it fires, one digest, two repeats of it; no end is asked for.
+    assert list(rows.values()) == ["6", "120"]
 
 
 def test_alerts_may_come_from_standard_input(

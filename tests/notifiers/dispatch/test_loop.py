@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from engine.state.connection import StateConnection
 from engine.state.file import StateFile
 from notifiers.dispatch import tables
 from notifiers.dispatch.dispatcher import Dispatcher
+from notifiers.dispatch.flapping import FlapRule, Flaps
 from notifiers.dispatch.loop import DispatchLoop
 from notifiers.dispatch.message import Addressee
 from notifiers.dispatch.muting import Muting
@@ -46,7 +48,8 @@ class Silences:
 
 
 class Bench:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, flapping: FlapRule | None = None) -> None:
+        self.flapping = flapping
         self.now_ms = 1_700_000_000_000
         self.path = str(path)
         self.silences = Silences()
@@ -59,7 +62,9 @@ class Bench:
 
     def open(self, log: NotificationLog, timers: Mapping[str, Timer]) -> Dispatcher:
         muting = Muting(Inhibitor(()), Intervals(()), self.silences)
-        return Dispatcher(everybody(["ops"]), {"ops": [Addressee(KEY)]}, muting, log, timers)
+        flaps = None if self.flapping is None else Flaps(self.flapping)
+        to = {"ops": [Addressee(KEY)]}
+        return Dispatcher(everybody(["ops"]), to, muting, log, timers, flaps=flaps)
 
     def fire(self, *alerts: Alert) -> None:
         tables.put_alerts(self.connection, alerts)
@@ -183,3 +188,53 @@ def test_timers_of_groups_that_did_not_come_back_are_forgotten(bench: Bench) -> 
     bench.connection.execute("INSERT INTO notify_group VALUES ('gone', ?, 1)", (bench.now_ms,))
     bench.step(60)
     assert bench.connection.execute("SELECT count(*) FROM notify_group").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("kill_each", [False, True])
+def test_an_alert_that_flaps_does_so_after_a_kill_and_its_end_is_told(
+    tmp_path: Path, support: Any, *, kill_each: bool
+) -> None:
+    rule = FlapRule(changes=3, window_ms=600_000, calm_ms=60_000)
+    path = tmp_path / "state.db"
+    bench = Bench(path, rule)
+    one = support.firing()
+    for number in range(12):
+        at_ms = bench.now_ms
+        fires = replace(one, active_at_ms=at_ms, fired_at_ms=at_ms)
+        over = replace(support.resolved(one), resolved_at_ms=at_ms)
+        bench.fire(over if number % 2 else fires)
+        bench.step()
+        if kill_each:
+            # What was not in a transaction is lost with the process.
+            now_ms = bench.now_ms
+            bench = Bench(path, rule)
+            bench.now_ms = now_ms
+    # Fired, resolved, fired again, and then, as the fourth change came, that it flaps.
+    assert bench.messages() == ["firing", "resolved", "firing", "firing"]
+    said = [
+        entry.alerts[0].annotations.get("flapping") for entry in bench.outbox.entries("pending")
+    ]
+    assert said == [None, None, None, "changed 4 times in 33s, resolved now"]
+    bench.step(48)
+    assert len(bench.messages()) == 4
+    bench.step(12)
+    assert bench.messages()[4:] == ["resolved"]
+    last = list(bench.outbox.entries("pending"))[-1]
+    assert last.alerts[0].annotations["flapping"] == "changed 12 times in 2m1s, calm for 1m"
+    courses = bench.connection.execute("SELECT flaps FROM notify_course").fetchall()
+    assert courses == [(0,)]
+
+
+def test_how_alerts_changed_is_read_past_a_row_that_is_damaged(bench: Bench, support: Any) -> None:
+    bench.flapping = FlapRule()
+    insert = "INSERT INTO notify_course VALUES (?, 1, ?, ?, 0, 0, 0)"
+    for name, times in (("a", "nonsense"), ("b", "[5]")):
+        bench.connection.execute(insert, (name, bench.now_ms, times))
+    bench.fire(support.firing())
+    bench.step()
+    assert bench.messages() == ["firing"]
+    assert bench.loop.dispatcher is not None
+    flaps = bench.loop.dispatcher.flaps
+    assert flaps is not None
+    assert flaps.course("a") is None
+    assert flaps.course("b") is not None

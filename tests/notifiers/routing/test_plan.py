@@ -1,8 +1,16 @@
 from __future__ import annotations
 
 from engine.alerts.matchers import parse_matchers
-from engine.config.model import Config, InhibitRuleConfig, ReceiverConfig, RouteConfig
+from engine.config.model import (
+    Config,
+    FlappingConfig,
+    InhibitRuleConfig,
+    ReceiverConfig,
+    RouteConfig,
+)
+from engine.config.quantities import Interval
 from engine.labels import Labels
+from notifiers.dispatch.flapping import FlapRule
 from notifiers.inhibition import TIER_RULE
 from notifiers.routing.plan import Plan
 
@@ -44,3 +52,11 @@ def test_tier_2_inhibits_tier_1_beside_the_rules_that_are_written() -> None:
 def test_compat_drops_a_resolution_that_is_muted_as_alertmanager_does() -> None:
     assert Plan.of(Config()).keeps_owed
     assert not Plan.of(Config(compat="alertmanager")).keeps_owed
+
+
+def test_flapping_is_told_once_unless_it_is_switched_off_or_alertmanager_is_asked_for() -> None:
+    own = FlappingConfig(changes=9, window=Interval(60_000), calm=Interval(30_000))
+    assert Plan.of(Config()).flapping == FlapRule()
+    assert Plan.of(Config(flapping=own)).flapping == FlapRule(9, 60_000, 30_000)
+    assert Plan.of(Config(flapping=FlappingConfig(enabled=False))).flapping is None
+    assert Plan.of(Config(compat="alertmanager")).flapping is None
