@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.alerts.alert import Alert, AlertState
 from engine.alerts.wording import inert
-from engine.config.loader import load_config
+from engine.config.loader import load_alertmanager, load_config
 from engine.forecasts import ForecastSettings, add_options
 from engine.labels import Labels
 from engine.timestamps import format_rfc3339
@@ -58,10 +58,19 @@ class NotifyCommand:
             help="of the alert, for 'route'; what 'dry-run --format json' wrote, for 'simulate'",
         )
         parser.add_argument("--config", help="configuration file (default: as for 'run')")
+        parser.add_argument(
+            "--alertmanager-config", metavar="FILE", help="an alertmanager.yml in its place"
+        )
         parser.add_argument("--receiver", help="only this receiver")
         parser.add_argument("--state", help="state directory (default: the configuration's)")
         parser.add_argument(
             "--tree", action="store_true", help="with 'route': the whole tree, > where it goes"
+        )
+        parser.add_argument(
+            "--verify-receivers",
+            "--verify.receivers",
+            metavar="NAME,NAME",
+            help="with 'route': exit 1 unless just these are told, in the order of the tree",
         )
         parser.add_argument(
             "--each", action="store_true", help="with 'simulate': list the messages, too"
@@ -73,17 +82,20 @@ class NotifyCommand:
         """Exit 0: all took it, or the list was printed. Exit 1: a receiver did not take it."""
         with_labels = {"route", "simulate"}
         if (args.labels and args.action not in with_labels) or (
-            args.tree and args.action != "route"
+            (args.tree or args.verify_receivers is not None) and args.action != "route"
         ):
             raise StallwatchError(f"stallwatch: labels and --tree are for 'route': {_ROUTE}")
-        config = load_config(args.config)
+        config = _configuration(args)
         if args.action == "simulate":
             as_json = args.format == "json"
             settings = ForecastSettings.of(args)
             return show_simulation(config, args.labels, settings, each=args.each, as_json=as_json)
         if args.action == "route":
             as_json = args.format == "json"
-            return show_routes(config, args.labels, tree=args.tree, as_json=as_json)
+            verify = args.verify_receivers
+            return show_routes(
+                config, args.labels, tree=args.tree, as_json=as_json, expected=verify
+            )
         if args.action == "test":
             return try_receivers(config, args.receiver, as_json=args.format == "json")
         folder = Path(args.state) if args.state else config.state_dir
@@ -94,6 +106,14 @@ class NotifyCommand:
         else:
             print("\n".join(_line(entry) for entry in chosen) or f"nothing is {args.action}")
         return 0
+
+
+def _configuration(args: argparse.Namespace) -> Config:
+    if args.alertmanager_config is None:
+        return load_config(args.config)
+    if args.config is not None:
+        raise StallwatchError("stallwatch: give --config or --alertmanager-config, not both")
+    return load_alertmanager(args.alertmanager_config)
 
 
 def try_receivers(config: Config, receiver: str | None, *, as_json: bool = False) -> int:

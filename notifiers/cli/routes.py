@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 from engine.alerts.matchers import MatcherError, parse_matchers, spelled
 from engine.alerts.wording import inert
 from engine.labels import Labels
 from notifiers.origin import Origin
-from notifiers.routing.tree import build_tree
+from notifiers.routing.plan import Plan
 from rules.durations import format_duration
 from rules.errors import StallwatchError
 
@@ -22,25 +23,33 @@ if TYPE_CHECKING:
 _ALERT = "an alert's labels are written NAME=VALUE, such as alertname=LinkDown tier=1"
 
 
-def show_routes(config: Config, texts: Sequence[str], *, tree: bool, as_json: bool) -> int:
+def show_routes(
+    config: Config,
+    texts: Sequence[str],
+    *,
+    tree: bool,
+    as_json: bool,
+    expected: str | None = None,
+) -> int:
     """Print the routes that an alert takes to which its rule gives these labels.
 
     External labels are added and relabelling is done first. `tree`: beside all other routes.
+    `expected`: receivers, with commas between; 1 if these are not who is told, in this order.
 
     Raises StallwatchError for labels that are none, and for a configuration without receivers.
     """
-    if config.route is None:
+    if not config.receivers:
         raise StallwatchError(
             "stallwatch: the configuration has no receivers, so there is nothing to route to\n"
             "    hint: name one under 'receivers:' in stallwatch.yaml (see --config)"
         )
-    root = build_tree(config.route)
+    root = Plan.of(config).root
     own = parse_labels(texts)
     labels = Origin.of(config).relabelled(own)
     if labels is None:
         said = f"nobody: 'alert_relabel_configs' drops {inert(str(own))}"
         print("[]" if as_json else said)
-        return 0
+        return _verified(expected, [])
     if not texts and not tree:
         raise StallwatchError(f"stallwatch: no labels to route\n    hint: {_ALERT}; or use --tree")
     taken = root.match(labels) if texts else []
@@ -53,7 +62,18 @@ def show_routes(config: Config, texts: Sequence[str], *, tree: bool, as_json: bo
         print("\n".join(_drawn(root, taken)))
     else:
         print("\n".join(_line(route, labels) for route in taken))
-    return 0
+    return _verified(expected, [route.receiver for route in taken])
+
+
+def _verified(expected: str | None, receivers: Sequence[str]) -> int:
+    """1, and a word of it, if the receivers are not those that are expected."""
+    wanted = None if expected is None else [name for name in expected.split(",") if name]
+    if wanted is None or wanted == list(receivers):
+        return 0
+    told = ", ".join(map(inert, receivers)) or "nobody"
+    said = ", ".join(map(inert, wanted)) or "nobody"
+    print(f"stallwatch: expected {said}, routed to {told}", file=sys.stderr)
+    return 1
 
 
 def parse_labels(texts: Sequence[str]) -> Labels:

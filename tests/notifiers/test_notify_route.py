@@ -156,6 +156,45 @@ def test_labels_that_are_none_are_a_clear_error(
     assert message in capsys.readouterr().err
 
 
+def test_who_is_told_may_be_verified(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["notify", "route", "--config", config, "tier=1", "team=net"]
+    command += ["severity=high", "--verify-receivers"]
+    assert main([*command, "archive,network"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*command, "network,archive"]) == 1
+    said = "stallwatch: expected network, archive, routed to archive, network\n"
+    assert capsys.readouterr().err == said
+
+
+def test_an_alertmanager_yml_may_be_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With kinds of receivers that only such a file has."""
+    path = tmp_path / "alertmanager.yml"
+    key = "abcdefabcdefabcdefabcdefabcdefab"
+    receivers = f"receivers: [{{name: pager, pagerduty_configs: [{{routing_key: {key}}}]}}]\n"
+    path.write_text(f"{receivers}route: {{receiver: pager, group_by: ['...']}}\n")
+    command = ["notify", "route", "--alertmanager-config", str(path), "a=b"]
+    assert main(command) == 0
+    assert capsys.readouterr().out.startswith('pager  by {}\n    group {a="b"}\n')
+    assert main([*command, "--config", str(path)]) == 2
+    assert "give --config or --alertmanager-config" in capsys.readouterr().err
+    path.write_text(receivers)
+    assert main(command) == 2
+    assert "an alertmanager.yml needs a 'route'" in capsys.readouterr().err
+    path.write_text("- a list\n")
+    assert main(command) == 2
+    assert "alertmanager.yml:1:1: it is no alertmanager.yml" in capsys.readouterr().err
+
+
+def test_a_lone_receiver_needs_no_route_to_be_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "stallwatch.yaml").write_text("receivers: [{name: oncall}]\n")
+    assert main(["notify", "route", "--config", str(tmp_path / "stallwatch.yaml"), "a=b"]) == 0
+    assert capsys.readouterr().out.startswith('oncall  by {}\n    group {a="b"}\n')
+
+
 def test_labels_are_for_routes_only(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["notify", "dead", "--config", config, "tier=1"]) == 2
     assert "labels and --tree are for 'route'" in capsys.readouterr().err
