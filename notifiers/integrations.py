@@ -12,7 +12,8 @@ from notifiers.origin import Origin
 from notifiers.receivers.alertmanager import AlertmanagerReceiver
 from notifiers.receivers.heartbeat import HeartbeatReceiver
 from notifiers.receivers.receiver import ReceiverSettings
-from notifiers.upkeep import Heartbeat, Resending
+from notifiers.slack.web import SlackTarget
+from notifiers.upkeep import Heartbeat, Remembering, Resending
 from notifiers.worker import Integration
 from rules.errors import StallwatchError
 
@@ -46,6 +47,8 @@ def _with_upkeep(one: Integration, config: Config) -> Integration:
         resender = Resender(target.resend_ms)
         upkeep = Resending(target, one.key, origin, interval_ms, one.timeout_seconds, resender)
         return replace(one, upkeep=upkeep)
+    if isinstance(target, SlackTarget) and target.strategy != "new":
+        return replace(one, upkeep=Remembering(target.places, one.key))
     if isinstance(target, HeartbeatReceiver):
         pulse = Pulse(target.interval_ms, interval_ms)
         return replace(one, upkeep=Heartbeat(target, one.key, origin, pulse), hears=False)

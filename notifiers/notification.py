@@ -35,7 +35,8 @@ class Notification:
     of them is. `attempt` counts from 1. `test` marks what `notify test` sends.
     `group_key_text`: the group's key where the route is known; "": one below the root route.
     `route_labels` are the route's own, `reason` is one of the above, or "" where nobody says.
-    `possible_repeat`: an earlier attempt may have arrived, although nobody said so.
+    `possible_repeat`: an earlier attempt may have arrived, although nobody said so. `trouble`: what
+    went wrong when the message was made, for its reader.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Notification:
     route_labels: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
     possible_repeat: bool = False
+    trouble: str = ""
 
     @property
     def group_key(self) -> str:

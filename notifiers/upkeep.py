@@ -1,6 +1,7 @@
 """What an integration does between messages: a thing of its own, driven by its worker's thread.
 
-An Alertmanager is told again of what fires; a monitor is given a sign of life.
+An Alertmanager is told again of what fires; a monitor is given a sign of life; where a message
+stands that the next one edits is written down.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from notifiers.origin import Origin
     from notifiers.receivers.alertmanager import AlertmanagerReceiver
     from notifiers.receivers.heartbeat import HeartbeatReceiver
+    from notifiers.slack.places import Places
 
 logger = logging.getLogger(__name__)
 
@@ -94,6 +96,26 @@ class Resending:
         if not self.failing:
             logger.warning("%s is not told again of what fires: %s", self.integration, error)
         self.failing = True
+
+
+@dataclass(slots=True)
+class Remembering:
+    """Keeps where a group's message stands in Slack, for the time after a restart."""
+
+    places: Places
+    integration: str
+
+    def begin(self, connection: sqlite3.Connection, now_ms: int) -> None:  # noqa: ARG002 - Upkeep's
+        """See Upkeep."""
+        self.places.load(connection, self.integration)
+
+    def sent(self, notification: Notification, now_ms: int) -> None:
+        """Nothing: the target has put it where it is."""
+
+    def turn(self, connection: sqlite3.Connection, now_ms: int) -> float:  # noqa: ARG002 - Upkeep's
+        """See Upkeep."""
+        self.places.save(connection, self.integration)
+        return IDLE_SECONDS
 
 
 @dataclass(slots=True)

@@ -128,14 +128,15 @@ class Worker:
 
     def step(self, outbox: Outbox) -> float:
         """Send the next due row, if any. Returns for how many seconds there is nothing to do."""
-        seconds = self._send_next(outbox)
         upkeep = self.integration.upkeep
+        now_ms = self._options.clock()
+        if upkeep is not None and not self._begun:
+            outbox.read(lambda connection: upkeep.begin(connection, now_ms))
+            self._begun = True
+        seconds = self._send_next(outbox)
         if upkeep is None or seconds == 0:
             return seconds
         now_ms = self._options.clock()
-        if not self._begun:
-            outbox.read(lambda connection: upkeep.begin(connection, now_ms))
-            self._begun = True
         return min(seconds, outbox.read(lambda connection: upkeep.turn(connection, now_ms)))
 
     def _send_next(self, outbox: Outbox) -> float:

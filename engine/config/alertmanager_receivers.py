@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr, ValidationError
 
+from engine.config.complaints import TEMPLATE, report_template
+from engine.config.message_templates import CONTEXT
 from engine.config.model import IntegrationConfig
 from engine.config.routes import boolean
 from engine.config.services import SERVICES, ServiceError, responder
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from engine.config.secrets import SecretReader
     from engine.config.services import Service
     from rules.document import Node
+    from rules.templates.library import Library
 
 _SUFFIX = "_configs"
 _FILE = "_file"
@@ -30,12 +33,11 @@ _UNSPOKEN = ("jira", "incidentio", "jsm", "signl4")
 # What Alertmanager knows in kinds that are here too.
 _THEIRS = {
     "webhook": ("http_config", "payload"),
-    "slack": ("http_config", "app_token", "app_url", "color", "title", "title_link", "pretext",
-              "text", "fields", "short_fields", "footer", "fallback", "callback_id", "icon_emoji",
-              "icon_url", "image_url", "thumb_url", "link_names", "mrkdwn_in", "actions",
-              "edit_messages", "message_text", "update_message", "timeout", "thread_message"),
-    "email": ("hello", "headers", "html", "text", "tls_config", "auth_secret", "auth_secret_file",
-              "auth_identity", "threading", "force_implicit_tls"),
+    "slack": ("http_config", "app_token", "app_url", "callback_id", "link_names", "mrkdwn_in",
+              "actions", "edit_messages", "message_text", "timeout", "thread_message",
+              "threaded_options"),
+    "email": ("hello", "tls_config", "auth_secret", "auth_secret_file", "auth_identity",
+              "threading", "force_implicit_tls"),
 }  # fmt: skip
 # Of `http_config`: what changes nothing here.
 _HTTP_IDLE = ("follow_redirects", "enable_http2")
@@ -45,11 +47,15 @@ _QUIET = ("email", "slack")
 
 @dataclass(frozen=True, slots=True)
 class AlertmanagerReceivers:
-    """Translates the receivers of one file; what cannot be told is reported with a mend."""
+    """Translates the receivers of one file; what cannot be told is reported with a mend.
+
+    `templates`: what their texts may include.
+    """
 
     secrets: SecretReader
     settings: GlobalSettings
     apprise: type[BaseModel] | None
+    templates: Library
 
     def native(self, kind: str, node: Mapping, known: Collection[str]) -> Mapping:
         """The settings of a kind that is installed here, in its own names (`known`)."""
@@ -116,13 +122,21 @@ class AlertmanagerReceivers:
             return None
         try:
             settings = {"url": SecretStr(service.url(values)), "send_resolved": resolved}
+            texts = _texts(service, fields)
+            settings |= {name: node.value for name, node in texts.items()}
             assert self.apprise is not None  # noqa: S101 - narrows for mypy
-            parsed = self.apprise.model_validate(settings)
+            parsed = self.apprise.model_validate(settings, context={CONTEXT: self.templates})
         except ServiceError as error:
             report.add(fields.key(error.name), str(error), error.hint, "receiver")
             return None
         except ValidationError as error:
-            said = error.errors(include_input=False)[0]["msg"].removeprefix("Value error, ")
+            detail = error.errors(include_input=False)[0]
+            if detail["type"] == TEMPLATE:
+                setting = detail["loc"][0]
+                where = f"'{service.title if setting == 'title' else service.text}'"
+                report_template(detail, texts[str(setting)], where, report)
+                return None
+            said = detail["msg"].removeprefix("Value error, ")
             report.add(fields.head, f"'{key}': {said}", code="receiver")
             return None
         span = fields.mapping.span
@@ -173,11 +187,23 @@ class AlertmanagerReceivers:
         self.secrets.report.add(entry.key.span, message, code="receiver", severity="warning")
 
 
+def _texts(service: Service, fields: Fields) -> dict[str, Scalar]:
+    """The templates that a receiver gives, by the names of apprise's settings."""
+    found = {"title": service.title, "text": service.text}
+    return {
+        ours: scalar
+        for ours, name in found.items()
+        if name and (scalar := fields.text(name)) is not None
+    }
+
+
 def _known(service: Service) -> list[str]:
     """What the settings of such a receiver may be called."""
     files = (f"{name}{_FILE}" for name in service.secret)
     names = (*service.secret, *files, *service.needed, *service.optional, *service.idle)
-    return sorted({name.partition(".")[0] for name in names} | {"send_resolved", "http_config"})
+    texts = {service.title, service.text} - {""}
+    others = {"send_resolved", "http_config", *texts}
+    return sorted({name.partition(".")[0] for name in names} | others)
 
 
 def _renamed(entry: Entry) -> Entry:

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from engine.config.secrets import holds, shown
 from rules.document import Mapping, Scalar, Sequence
 from rules.fields import did_you_mean, nearest
+from rules.source import Span
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
     from rules.document import Node
     from rules.fields import Report
-    from rules.source import Span
 
+# What is wrong with a message's template; its `ctx` has `start` and `end` in the text, and `hint`.
+TEMPLATE = "message_template"
 # By pydantic's error type, where its own words speak of Python rather than of the file.
 _WORDS = {
     "string_type": ("expected text", "put quotes around it"),
@@ -81,11 +83,22 @@ def _report(
         span = _head(node)
         report.add(span, f"{what} needs '{path}.{last}'" if path else f"{what} needs '{last}'",
                    code="config")  # fmt: skip
+    elif kind == TEMPLATE and isinstance(node, Scalar):
+        report_template(detail, node, where, report)
     else:
         message, hint = _WORDS.get(kind, (detail["msg"].removeprefix("Value error, "), ""))
         message, separator, rest = message.partition("; ")
         hint = hint or (rest if separator else "")
         report.add(node.span, f"{where}: {message}", hint, "config")
+
+
+def report_template(detail: ErrorDetails, node: Scalar, where: str, report: Report) -> None:
+    """Report what is wrong with a message's template, at its place in the scalar."""
+    found = detail.get("ctx", {})
+    offsets = node.offsets(report.source.text)
+    end = min(max(found["start"] + 1, found["end"]), len(node.value))
+    span = Span(offsets[found["start"]], offsets[end])
+    report.add(span, f"{where}: {detail['msg']}", found["hint"], "template")
 
 
 def _walk(

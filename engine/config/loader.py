@@ -57,10 +57,11 @@ def load_alertmanager(path: str | Path, kinds: Kinds | None = None) -> Config:
     if root is None and not secrets.report.failed:
         secrets.report.add(Span(0, 1), "it is no alertmanager.yml", SECTIONS_HINT, "config")
     routing: dict[str, Any] = {}
+    wrong: tuple[Problem, ...] = ()
     if root is not None:
         kinds = installed() if kinds is None else kinds
-        routing = read_routing(secrets, root, kinds, alertmanagers=True)
-    problems = masked(secrets.report.ordered(), secrets.exposed)
+        routing, wrong = read_routing(secrets, root, kinds, alertmanagers=True)
+    problems = (*masked(secrets.report.ordered(), secrets.exposed), *wrong)
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise ProblemsError(errors)
@@ -95,14 +96,13 @@ def load_source(
     kinds = installed() if kinds is None else kinds
     secrets = SecretReader(report, folder)
     theirs = open_alertmanager(secrets, document.root)
-    if theirs is None:
-        routing = read_routing(secrets, document.root, kinds, alertmanagers=False)
-    else:
-        routing = read_routing(*theirs, kinds, alertmanagers=True)
+    reader, root = (secrets, document.root) if theirs is None else theirs
+    routing, wrong = read_routing(reader, root, kinds, alertmanagers=theirs is not None)
     config = _build(secrets, document.root, kinds, routing)
     problems = masked(report.ordered(), secrets.exposed)
     if theirs is not None:
         problems += masked(theirs[0].report.ordered(), theirs[0].exposed)
+    problems += wrong
     failed = any(problem.severity == "error" for problem in problems)
     return (None if failed else config), problems
 

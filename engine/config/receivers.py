@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from engine.config.complaints import report_all
+from engine.config.message_templates import CONTEXT
 from engine.config.model import IntegrationConfig, ReceiverConfig
 from engine.config.secrets import shown
 from rules.document import Mapping, Scalar, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from engine.config.secrets import SecretReader
     from rules.document import Entry, Node
     from rules.fields import Report
+    from rules.templates.library import Library
 
 _SUFFIX = "_configs"
 
@@ -32,13 +34,15 @@ _SUFFIX = "_configs"
 class ReceiverReader:
     """Reads `receivers`; each kind's own settings class judges its integrations.
 
-    `theirs`: translates those of an alertmanager.yml; None: the file is ours.
+    `templates`: what their texts may include. `theirs`: translates those of an alertmanager.yml;
+    None: the file is ours.
     """
 
     report: Report
     secrets: SecretReader
     kinds: Kinds
     settings: GlobalSettings
+    templates: Library
     theirs: AlertmanagerReceivers | None = None
 
     def read(self, root: Mapping) -> tuple[ReceiverConfig, ...]:
@@ -126,7 +130,8 @@ class ReceiverReader:
         settings = self.secrets.settings(node, model)
         try:
             # Paths in a receiver's settings start at the file's folder like all others.
-            parsed = model.model_validate(settings, context={"folder": self.secrets.folder})
+            context = {"folder": self.secrets.folder, CONTEXT: self.templates}
+            parsed = model.model_validate(settings, context=context)
         except ValidationError as error:
             report_all(error, node, model, self.report, f"'{kind}{_SUFFIX}'")
             return None

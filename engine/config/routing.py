@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.config.alertmanager_receivers import AlertmanagerReceivers
 from engine.config.global_settings import SECTION, GlobalSettings
+from engine.config.message_templates import read_templates
 from engine.config.receivers import ReceiverReader
 from engine.config.routes import RouteReader, read_inhibit_rules
 from engine.config.time_intervals import SECTIONS as INTERVALS
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from engine.config.kinds import Kinds
     from engine.config.secrets import SecretReader
     from rules.document import Mapping
+    from rules.source import Problem
 
 SECTIONS = frozenset({"receivers", "route", "inhibit_rules", "templates", SECTION, *INTERVALS})
 _APPRISE = "apprise"
@@ -24,28 +26,32 @@ _APPRISE = "apprise"
 
 def read_routing(
     secrets: SecretReader, root: Mapping, kinds: Kinds, *, alertmanagers: bool
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], tuple[Problem, ...]]:
     """These sections of one file, by the fields of `Config`; problems are reported.
 
-    `alertmanagers`: the file is an alertmanager.yml, not ours.
+    Beside them what is wrong in the files of `templates`. `alertmanagers`: the file is an
+    alertmanager.yml, not ours.
     """
     report = secrets.report
+    templates, wrong = read_templates(secrets, root)
     settings = GlobalSettings.read(secrets, root)
     theirs = None
     if alertmanagers:
         apprise = kinds.receivers.get(_APPRISE)
-        theirs = AlertmanagerReceivers(secrets, settings, None if apprise is None else apprise())
-    receivers = ReceiverReader(report, secrets, kinds, settings, theirs).read(root)
+        model = None if apprise is None else apprise()
+        theirs = AlertmanagerReceivers(secrets, settings, model, templates)
+    receivers = ReceiverReader(report, secrets, kinds, settings, templates, theirs).read(root)
     intervals = read_time_intervals(report, root)
     names = [receiver.name for receiver in receivers]
     route = RouteReader(report, names, [one.name for one in intervals], required=alertmanagers)
-    return {
+    found = {
         "receivers": receivers,
         "time_intervals": intervals,
         "inhibit_rules": read_inhibit_rules(report, root),
         "route": route.read(root),
         "templates": _templates(secrets, root),
     }
+    return found, wrong
 
 
 def _templates(secrets: SecretReader, root: Mapping) -> tuple[str, ...]:

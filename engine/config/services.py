@@ -1,7 +1,7 @@
 """Alertmanager's receivers that apprise speaks: from their settings to apprise's URL.
 
 Settings and defaults are those of config/notifiers.go in Alertmanager, the URLs those of apprise's
-plugins. What a message looks like is stallwatch's own affair: settings of its text have no effect.
+plugins. Of what a message looks like only its title and its text can be said.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Service:
 
     `secret` may each be given as a file too. `optional` decide something only as plain text, not as
     templates; `idle` have no effect. `of_global`: where a setting that is absent is taken from.
+    `title`, `text`: the settings that are templates of these, "" where there is none.
     """
 
     url: Callable[[Values], str]
@@ -46,6 +47,8 @@ class Service:
     idle: tuple[str, ...] = ()
     of_global: tuple[tuple[str, str], ...] = ()
     send_resolved: bool = True
+    title: str = ""
+    text: str = ""
 
 
 def _q(text: str, safe: str = "") -> str:
@@ -167,8 +170,7 @@ def responder(kind: str, name: str) -> str:
     return f"{_RESPONDERS[kind.lower()]}{name}" if kind.lower() in _RESPONDERS else ""
 
 
-_TEAMS = ("title", "summary", "text")
-_CHAT = ("color", "title", "title_link", "text", "fields", "short_fields", "icon_url", "image_url",
+_CHAT = ("color", "title_link", "fields", "short_fields", "icon_url", "image_url",
          "thumb_url", "link_names", "actions")  # fmt: skip
 
 SERVICES: Mapping[str, Service] = {
@@ -176,16 +178,18 @@ SERVICES: Mapping[str, Service] = {
         _pagerduty,
         secret=("routing_key", "service_key"),
         optional=("severity", "class", "group"),
-        idle=("url", "client", "client_url", "description", "details", "images", "links", "source",
-              "component", "timeout"),
+        idle=("url", "client", "client_url", "details", "images", "links", "source", "component",
+              "timeout"),
+        title="description",
     ),
     "opsgenie": Service(
         _opsgenie,
         secret=("api_key",),
         needed=("api_key",),
         optional=("api_url", "priority", "tags", "responders"),
-        idle=("message", "description", "source", "details", "entity", "actions", "note",
-              "update_alerts"),
+        idle=("source", "details", "entity", "actions", "note", "update_alerts"),
+        title="message",
+        text="description",
         of_global=(("api_key", "opsgenie_api_key"), ("api_url", "opsgenie_api_url")),
     ),
     "telegram": Service(
@@ -193,7 +197,8 @@ SERVICES: Mapping[str, Service] = {
         secret=("bot_token",),
         needed=("bot_token", "chat_id"),
         optional=("message_thread_id", "disable_notifications"),
-        idle=("api_url", "message", "parse_mode"),
+        idle=("api_url", "parse_mode"),
+        text="message",
         of_global=(("bot_token", "telegram_bot_token"),),
     ),
     "discord": Service(
@@ -201,49 +206,67 @@ SERVICES: Mapping[str, Service] = {
         secret=("webhook_url",),
         needed=("webhook_url",),
         optional=("username",),
-        idle=("content", "title", "message", "avatar_url"),
+        idle=("content", "avatar_url"),
+        title="title",
+        text="message",
     ),
     "msteams": Service(
-        _webhook_url, secret=("webhook_url",), needed=("webhook_url",), idle=_TEAMS
+        _webhook_url,
+        secret=("webhook_url",),
+        needed=("webhook_url",),
+        idle=("summary",),
+        title="title",
+        text="text",
     ),
     "msteamsv2": Service(
-        _webhook_url, secret=("webhook_url",), needed=("webhook_url",), idle=_TEAMS
+        _webhook_url,
+        secret=("webhook_url",),
+        needed=("webhook_url",),
+        idle=("summary",),
+        title="title",
+        text="text",
     ),
     "pushover": Service(
         _pushover,
         secret=("user_key", "token"),
         needed=("user_key", "token"),
         optional=("device", "sound"),
-        idle=("title", "message", "url", "url_title", "priority", "retry", "expire", "ttl", "html",
-              "monospace"),
+        idle=("url", "url_title", "priority", "retry", "expire", "ttl", "html", "monospace"),
+        title="title",
+        text="message",
     ),
     "victorops": Service(
         _victorops,
         secret=("api_key",),
         needed=("api_key", "routing_key"),
-        idle=("api_url", "message_type", "state_message", "entity_display_name", "monitoring_tool",
-              "custom_fields"),
+        idle=("api_url", "message_type", "monitoring_tool", "custom_fields"),
+        title="entity_display_name",
+        text="state_message",
         of_global=(("api_key", "victorops_api_key"),),
     ),
     "webex": Service(
         _webex,
         secret=("http_config.authorization.credentials",),
         needed=("http_config.authorization.credentials", "room_id"),
-        idle=("api_url", "message"),
+        idle=("api_url",),
+        text="message",
     ),
     "sns": Service(
         _sns,
         secret=("sigv4.secret_key",),
         needed=("sigv4.access_key", "sigv4.secret_key"),
         optional=("topic_arn", "phone_number", "sigv4.region"),
-        idle=("api_url", "subject", "message", "attributes"),
+        idle=("api_url", "attributes"),
+        title="subject",
+        text="message",
     ),
     "wechat": Service(
         _wechat,
         secret=("api_secret",),
         needed=("corp_id", "api_secret", "agent_id"),
         optional=("to_user", "to_party", "to_tag"),
-        idle=("api_url", "message", "message_type"),
+        idle=("api_url", "message_type"),
+        text="message",
         of_global=(("api_secret", "wechat_api_secret"), ("corp_id", "wechat_api_corp_id")),
         send_resolved=False,
     ),
@@ -253,6 +276,8 @@ SERVICES: Mapping[str, Service] = {
         needed=("token", "token_id", "channel"),
         optional=("api_url",),
         idle=(*_CHAT, "emoji"),
+        title="title",
+        text="text",
         of_global=(
             ("token", "rocketchat_token"),
             ("token_id", "rocketchat_token_id"),
@@ -267,6 +292,8 @@ SERVICES: Mapping[str, Service] = {
         optional=("channel", "username"),
         idle=(*_CHAT, "icon_emoji", "attachments", "priority", "props", "type", "footer",
               "fallback", "pretext"),
+        title="title",
+        text="text",
         of_global=(("webhook_url", "mattermost_webhook_url"),),
     ),
 }  # fmt: skip

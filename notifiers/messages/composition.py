@@ -67,7 +67,7 @@ class Part:
 class Message:
     """`notes` and `facts` hold for all `parts`, which come worst first.
 
-    With one alert everything is in its part. `notice`: a possible repeat, or "".
+    With one alert everything is in its part. `notice`: a possible repeat, what failed, or "".
     `silence`: a command, or "".
     """
 
@@ -122,9 +122,10 @@ def compose(notification: Notification) -> Message:
 
 
 def _notice(notification: Notification) -> str:
-    if not notification.possible_repeat:
-        return ""
-    return f"This may be a repeat: then you have message {notification.id} already."
+    notices = [inert(notification.trouble)] if notification.trouble else []
+    if notification.possible_repeat:
+        notices.append(f"This may be a repeat: then you have message {notification.id} already.")
+    return " ".join(notices)
 
 
 def _footer(notification: Notification) -> str:

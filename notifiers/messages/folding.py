@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from notifiers.messages.order import kinds
+from notifiers.notification import status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from engine.alerts.alert import Alert
     from notifiers.messages.composition import Message, Part
 
 MAX_FULL = 10
@@ -92,7 +94,7 @@ def assemble(message: Message, pieces: Pieces, limit: int) -> str:
         return len(part(place, detail).encode())
 
     sections = _sections(message, pieces)
-    fold_size = len(pieces.fold(fold_line(message.parts)).encode())
+    fold_size = len(pieces.fold(_line(message.parts)).encode())
     head = closing = ""
     room = 0
     for level in LEVELS:
@@ -106,15 +108,19 @@ def assemble(message: Message, pieces: Pieces, limit: int) -> str:
         laid.append(sections.pop(message.parts[place].status, ""))
         laid.append(part(place, detail))
     if chosen.folded:
-        laid.append(pieces.fold(fold_line(chosen.folded)))
+        laid.append(pieces.fold(_line(chosen.folded)))
     return "".join((*laid, closing))
 
 
-def fold_line(folded: Sequence[Part]) -> str:
+def fold_line(folded: Sequence[Alert]) -> str:
     """`and 937 more: 900 TcpRetransmitSpike, 37 GpuIdle`."""
-    over = sum(part.status == "resolved" for part in folded)
+    over = sum(status_of(alert) == "resolved" for alert in folded)
     ended = f" ({over} of them resolved)" if 0 < over < len(folded) else ""
-    return f"and {len(folded)} more: {kinds(part.alert for part in folded)}{ended}"
+    return f"and {len(folded)} more: {kinds(folded)}{ended}"
+
+
+def _line(folded: Sequence[Part]) -> str:
+    return fold_line([part.alert for part in folded])
 
 
 def cut(text: str, limit: int) -> str:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, SecretStr, field_validator
 
-from notifiers.messages.hypertext import html
+from engine.config.message_templates import MessageTemplate
 from notifiers.receivers.apprise_answers import answers, check
 from notifiers.receivers.apprise_incidents import close, closes_itself, scheme_of, tie
-from notifiers.receivers.apprise_limits import fitted_text, fitted_title
 from notifiers.receivers.apprise_log import captured, explain, redact, secrets_of
+from notifiers.receivers.apprise_wording import Format, Wording
 from notifiers.receivers.receiver import ReceiverSettings, SendError
 
 if TYPE_CHECKING:
@@ -29,9 +29,15 @@ _TARGET_LISTS = ("targets", "channels")
 
 
 class AppriseConfig(ReceiverSettings):
-    """`url` as apprise writes them, `slack://TokenA/TokenB/TokenC/#channel`; all of it secret."""
+    """`url` as apprise writes them, `slack://TokenA/TokenB/TokenC/#channel`; all of it secret.
+
+    `title` and `text` in the place of the built-in message; `format`: the markup in `text`.
+    """
 
     url: SecretStr
+    title: MessageTemplate = MessageTemplate()
+    text: MessageTemplate = MessageTemplate()
+    format: Format = "text"
 
     @field_validator("url")
     @classmethod
@@ -54,7 +60,8 @@ class AppriseReceiver:
 
     def __init__(self, config: AppriseConfig) -> None:
         self.send_resolved = config.send_resolved
-        self._targets = split(config.url.get_secret_value())
+        wording = Wording(config.title, config.text, config.format)
+        self._targets = split(config.url.get_secret_value(), wording)
 
     def targets(self) -> Sequence[Target]:
         """One per channel or address."""
@@ -64,8 +71,11 @@ class AppriseReceiver:
 class AppriseTarget:
     """One target of an apprise URL: element `index` of the service's own list, None for all."""
 
-    def __init__(self, url: str, label: str, index: int | None = None) -> None:
+    def __init__(
+        self, url: str, label: str, index: int | None = None, wording: Wording | None = None
+    ) -> None:
         self.label = label
+        self._wording = Wording() if wording is None else wording
         self._url = url
         self._index = index
         self._secrets = secrets_of(url)
@@ -84,17 +94,18 @@ class AppriseTarget:
             if mail:
                 service.headers[ID_HEADER] = notification.id
             tie(service, notification)
-            title = fitted_title(service, notification)
-            body = html(notification) if mail else fitted_text(service, notification, title)
+            written = self._wording.written(service, notification, self.label, mail=mail)
+            if mail:
+                service.headers.update(written.headers)
             if closes_itself(service, notification):
-                close(service, body, timeout_seconds)
+                close(service, written.body, timeout_seconds)
                 return
             sender = Apprise(asset=service.asset)
             sender.add(service)
             taken = sender.notify(
-                title=title,
-                body=body,
-                body_format=NotifyFormat.HTML if mail else NotifyFormat.TEXT,
+                title=written.title,
+                body=written.body,
+                body_format=NotifyFormat(written.format),
                 notify_type=NotifyType.FAILURE
                 if notification.status == "firing"
                 else NotifyType.SUCCESS,
@@ -104,7 +115,7 @@ class AppriseTarget:
             raise explain(lines, self._secrets)
 
 
-def split(url: str) -> tuple[AppriseTarget, ...]:
+def split(url: str, wording: Wording | None = None) -> tuple[AppriseTarget, ...]:
     """The targets of a URL. Raises ValueError when apprise does not know it."""
     with captured():
         service = _instantiate(url)
@@ -113,10 +124,10 @@ def split(url: str) -> tuple[AppriseTarget, ...]:
     name = str(service.service_name)
     listed = _listed(service)
     if listed is None or len(listed) < 2:
-        return (AppriseTarget(url, name),)
+        return (AppriseTarget(url, name, wording=wording),)
     mail = _is_mail(service)
     return tuple(
-        AppriseTarget(url, str(one[-1]) if mail else f"{name} target {index + 1}", index)
+        AppriseTarget(url, str(one[-1]) if mail else f"{name} target {index + 1}", index, wording)
         for index, one in enumerate(listed)
     )
 

@@ -13,7 +13,7 @@ import re
 import threading
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import requests
 
@@ -73,16 +73,24 @@ def check(noted: Sequence[Response], scheme: str) -> None:
         return
     last = noted[-1]
     code = _refusal_in(last, scheme)
-    # Without the service's text: it may repeat there what it was sent.
-    said = f"the service answers with its error {code}"
     # Before the status: Feishu says "too often" with a 400, too.
+    if code in _RATE_CODES | _SLACK_RATE | _BUSY_CODES | _SLACK_BUSY:
+        refuse(code)
+    judge(last)
+    if code:
+        refuse(code)
+
+
+def refuse(code: int | str) -> NoReturn:
+    """Raise the SendError of a service's own code or word for a refusal."""
+    # Without the service's text: it may repeat there what it was sent.
+    known = code if isinstance(code, int) or _WORD.fullmatch(code) else "of no name"
+    said = f"the service answers with its error {known}"
     if code in _RATE_CODES | _SLACK_RATE:
         raise SendError("rate_limited", said)
     if code in _BUSY_CODES | _SLACK_BUSY:
         raise SendError("server_error", said)
-    judge(last)
-    if code:
-        raise SendError("refused", said, permanent=True)
+    raise SendError("refused", said, permanent=True)
 
 
 def _refusal_in(response: Response, scheme: str) -> int | str:

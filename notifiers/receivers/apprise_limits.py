@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from notifiers.messages.composition import compose
+from notifiers.messages.escaped import calling_nobody
 from notifiers.messages.folding import cut
 from notifiers.messages.order import subject
 from notifiers.messages.plain import laid_out
@@ -22,13 +22,15 @@ SLACK_HEADER_CHARACTERS = 150
 # A line of its own joins title and body where a service has no titles.
 _JOINT = 4
 _SHORTEST = 40
-# Discord's, Mattermost's, Feishu's and Slack's ways to call people out of plain text.
-_CALL = re.compile(r"@(?=(?:everyone|here|channel|all)\b)|<(?=[@!]|at\b)", re.IGNORECASE)
 
 
 def fitted_title(service: Any, notification: Notification) -> str:
     """The subject as far as the service's titles go; where it has none, half of the message."""
-    title = _calling_nobody(subject(notification))
+    return shortened_title(service, calling_nobody(subject(notification)))
+
+
+def shortened_title(service: Any, title: str) -> str:
+    """A title as far as the service's go; where it has none, half of the message."""
     limit = SLACK_HEADER_CHARACTERS if _has_blocks(service) else int(service.title_maxlen)
     if limit <= 0:
         return cut(title, limit_of(service) // 2)
@@ -45,7 +47,7 @@ def fitted_text(service: Any, notification: Notification, title: str) -> str:
     message = compose(notification)
     room = limit - len(title.encode()) - _JOINT
     while room > _SHORTEST:
-        body = _calling_nobody(laid_out(message, room, titled=False))
+        body = calling_nobody(laid_out(message, room, titled=False))
         length = _posted_bytes(service, title, body)
         if length <= limit:
             return body
@@ -63,21 +65,21 @@ def limit_of(service: Any) -> int:
     return min(own, CHAT_BYTES) if own > 0 else CHAT_BYTES
 
 
-def _calling_nobody(text: str) -> str:
-    """The text with what wakes a whole channel taken apart: a label must not do that."""
-    return _CALL.sub("\\g<0>\u200b", text)
+def fits(service: Any, title: str, body_format: str, body: str) -> bool:
+    """Whether what apprise makes of both is no longer than the service takes."""
+    return _posted_bytes(service, title, body, body_format) <= limit_of(service)
 
 
 def _has_blocks(service: Any) -> bool:
     return bool(getattr(service, "use_blocks", False))
 
 
-def _posted_bytes(service: Any, title: str, body: str) -> int:
+def _posted_bytes(service: Any, title: str, body: str, body_format: str = "text") -> int:
     from apprise import NotifyFormat
 
     calls = list(
         service._build_send_calls(  # noqa: SLF001 - the public way sends
-            body=body, title=title, body_format=NotifyFormat.TEXT
+            body=body, title=title, body_format=NotifyFormat(body_format)
         )
     )
     return max(len(f"{call.get('title') or ''}{call['body']}".encode()) for call in calls)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
 from email.utils import getaddresses
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
 
+from engine.config.message_templates import MessageTemplate
 from notifiers.receivers.apprise import AppriseTarget, split
+from notifiers.receivers.apprise_wording import Wording
 from notifiers.receivers.receiver import ReceiverSettings
 
 if TYPE_CHECKING:
@@ -22,10 +25,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 IMPLICIT_TLS_PORT = "465"
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,80}", re.ASCII)
+# What says whose a mail is and how it is built.
+_MADE_HERE = frozenset({
+    "from", "to", "cc", "bcc", "date", "message-id", "mime-version", "content-type",
+    "content-transfer-encoding", "x-stallwatch-id",
+})  # fmt: skip
 
 
 class EmailConfig(ReceiverSettings):
-    """`to` may list several addresses; each gets a message, an order and retries of its own."""
+    """`to` may list several addresses; each gets a message, an order and retries of its own.
+
+    `html` or `text` in the place of the built-in message; a mail's text part is made of its HTML.
+    """
 
     to: str
     sender: str = Field(alias="from")
@@ -34,6 +46,16 @@ class EmailConfig(ReceiverSettings):
     auth_username: str = ""
     auth_password: SecretStr | None = None
     require_tls: bool = True
+    headers: dict[str, MessageTemplate] = Field(default_factory=dict)
+    html: MessageTemplate = MessageTemplate()
+    text: MessageTemplate = MessageTemplate()
+
+    @field_validator("headers")
+    @classmethod
+    def _has_names(cls, headers: dict[str, MessageTemplate]) -> dict[str, MessageTemplate]:
+        if not all(_HEADER.fullmatch(name) for name in headers):
+            raise ValueError("expected names of headers, such as Subject or X-Team")
+        return headers
 
     @field_validator("smarthost")
     @classmethod
@@ -63,6 +85,15 @@ class EmailConfig(ReceiverSettings):
     def recipients(self) -> tuple[str, ...]:
         """The addresses in `to`, each once."""
         return tuple(dict.fromkeys(address for _, address in getaddresses([self.to])))
+
+    def wording(self) -> Wording:
+        """Its templates. Of two bodies the HTML is sent, as it holds the text."""
+        own = {name: one for name, one in self.headers.items() if name.lower() not in _MADE_HERE}
+        subject = next((own.pop(name) for name in [*own] if name.lower() == "subject"), None)
+        title = MessageTemplate() if subject is None else subject
+        if self.html or not self.text:
+            return Wording(title, self.html, "html", own)
+        return Wording(title, self.text, "text", own)
 
     def apprise_url(self, recipient: str) -> str:
         """The same for one recipient as apprise spells it."""
@@ -95,10 +126,14 @@ class EmailReceiver:
         self._config = config
         if config.hello:
             logger.warning("email_configs: 'hello' has no effect; the host's own name is used")
+        for name in config.headers:
+            if name.lower() in _MADE_HERE:
+                logger.warning("email_configs: the header '%s' has no effect", name)
 
     def targets(self) -> Sequence[Target]:
         """One per address in `to`."""
+        wording = self._config.wording()
         return [
-            AppriseTarget(self._config.apprise_url(recipient), recipient)
+            AppriseTarget(self._config.apprise_url(recipient), recipient, None, wording)
             for recipient in self._config.recipients()
         ]

@@ -91,12 +91,15 @@ class HttpConfig(_Section):
         return self
 
 
-class _Identity(requests.auth.AuthBase):
+class Identity(requests.auth.AuthBase):
+    """Sends one `Authorization` header, and none when it is empty."""
+
     # As an auth object, so that requests does not look for another identity in ~/.netrc.
     def __init__(self, header: str) -> None:
         self._header = header
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        """See AuthBase."""
         if self._header:
             # As bytes: http.client would refuse text beyond Latin-1.
             request.headers["Authorization"] = self._header.encode()  # type: ignore[assignment]
@@ -111,12 +114,12 @@ def open_session(config: HttpConfig) -> requests.Session:
     if config.basic_auth is not None:
         name, password = config.basic_auth.username, config.basic_auth.password
         pair = f"{name}:{password.get_secret_value()}".encode()
-        session.auth = _Identity(f"Basic {base64.b64encode(pair).decode()}")
+        session.auth = Identity(f"Basic {base64.b64encode(pair).decode()}")
     elif config.authorization is not None:
         scheme, secret = config.authorization.type, config.authorization.credentials
-        session.auth = _Identity(f"{scheme} {secret.get_secret_value()}")
+        session.auth = Identity(f"{scheme} {secret.get_secret_value()}")
     elif config.bearer_token is not None:
-        session.auth = _Identity(f"Bearer {config.bearer_token.get_secret_value()}")
+        session.auth = Identity(f"Bearer {config.bearer_token.get_secret_value()}")
     tls = config.tls_config
     session.verify = False if tls.insecure_skip_verify else (tls.ca_file or True)
     if tls.cert_file:

@@ -50,8 +50,12 @@ def ask(
     body: bytes = b"",
     headers: Mapping[str, str] = JSON_HEADERS,
     method: Literal["POST", "GET"] = "POST",
-) -> None:
-    """Send a request; any 2xx is an acknowledgement. Raises SendError for everything else."""
+    answer_bytes: int = 0,
+) -> bytes:
+    """Send a request; any 2xx is an acknowledgement. Raises SendError for everything else.
+
+    Returns so many bytes of the answer's body, as far as it has them.
+    """
     try:
         # stream: the answer's body is not ours to read, however long it is.
         with session.request(
@@ -64,6 +68,7 @@ def ask(
             stream=True,
         ) as response:
             judge(response)
+            return response.raw.read(answer_bytes, decode_content=True) if answer_bytes else b""
     except (requests.RequestException, OSError) as error:
         raise _explain(error) from None
 

@@ -1,4 +1,9 @@
-"""`slack_configs`, in Alertmanager's spelling, sent by apprise."""
+"""`slack_configs`, in Alertmanager's spelling.
+
+The built-in message is sent by apprise. A message in the receiver's own words, and one that edits
+or answers an earlier one, goes to Slack's own API: apprise escapes what a template's author means
+as markup, and tells nobody which message it made.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,14 @@ import re
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote, urlsplit
 
-from pydantic import BaseModel, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, SecretStr, field_validator, model_validator
 
+from engine.config.message_templates import MessageTemplate
 from notifiers.receivers.apprise import split
 from notifiers.receivers.receiver import ReceiverSettings
+from notifiers.slack.attachment import SlackField, SlackWording
+from notifiers.slack.places import Places
+from notifiers.slack.web import SlackTarget, Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,17 +27,62 @@ if TYPE_CHECKING:
 
     from notifiers.receivers.receiver import Target
 
+_LINES = ("title_link", "pretext", "fallback", "color", "footer", "image_url", "thumb_url")
 _HOOK = re.compile(r"/services/([A-Za-z0-9]+)/([A-Za-z0-9]+)/([A-Za-z0-9]+)/?")
 _CHANNEL = re.compile(r"[#@+]?[^\s,/#@+:]{1,80}")
 
 
+class SlackFieldConfig(BaseModel):
+    """One of `fields`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    title: MessageTemplate
+    value: MessageTemplate
+    short: bool | None = None
+
+
 class SlackConfig(ReceiverSettings):
-    """A webhook (`api_url`), or a bot's `token` with a `channel`."""
+    """A webhook (`api_url`), or a bot's `token` with a `channel`.
+
+    `message_strategy`: a message of its own for each notification, or what a group has told before
+    is edited, or answered in its thread.
+    """
 
     api_url: SecretStr | None = None
     token: SecretStr | None = None
     channel: str = ""
     username: str = ""
+    icon_emoji: str = ""
+    icon_url: str = ""
+    title: MessageTemplate = MessageTemplate()
+    title_link: MessageTemplate = MessageTemplate()
+    pretext: MessageTemplate = MessageTemplate()
+    text: MessageTemplate = MessageTemplate()
+    fallback: MessageTemplate = MessageTemplate()
+    color: MessageTemplate = MessageTemplate()
+    footer: MessageTemplate = MessageTemplate()
+    image_url: MessageTemplate = MessageTemplate()
+    thumb_url: MessageTemplate = MessageTemplate()
+    fields: tuple[SlackFieldConfig, ...] = ()
+    short_fields: bool = False
+    message_strategy: Strategy = "new"
+    update_message: bool = False
+
+    @property
+    def strategy(self) -> Strategy:
+        """`update_message` is the older name of `message_strategy: update`."""
+        return "update" if self.update_message else self.message_strategy
+
+    @property
+    def wording(self) -> SlackWording:
+        """The templates."""
+        lines = {name: getattr(self, name) for name in _LINES if getattr(self, name)}
+        fields = (
+            SlackField(one.title, one.value, self.short_fields if one.short is None else one.short)
+            for one in self.fields
+        )
+        return SlackWording(self.title, self.text, lines, tuple(fields))
 
     @field_validator("channel")
     @classmethod
@@ -43,6 +97,10 @@ class SlackConfig(ReceiverSettings):
             raise ValueError("give either api_url (an incoming webhook) or token with channel")
         if self.token is not None and not self.channel:
             raise ValueError("a token needs a channel")
+        if self.update_message and self.message_strategy == "thread":
+            raise ValueError("update_message and message_strategy say different things; keep one")
+        if self.token is None and self.strategy != "new":
+            raise ValueError("only a bot can edit or answer its messages; give token and channel")
         try:
             split(self.apprise_url())
         except ValueError:
@@ -73,7 +131,25 @@ class SlackReceiver:
 
     def __init__(self, config: SlackConfig) -> None:
         self.send_resolved = config.send_resolved
-        self._targets = split(config.apprise_url())
+        wording = config.wording
+        if config.strategy == "new" and not (wording or config.icon_emoji or config.icon_url):
+            self._targets: Sequence[Target] = split(config.apprise_url())
+            return
+        self._targets = (
+            SlackTarget(
+                url="" if config.api_url is None else config.api_url.get_secret_value(),
+                token="" if config.token is None else config.token.get_secret_value(),
+                channel=config.channel,
+                look={
+                    "username": config.username,
+                    "icon_emoji": config.icon_emoji,
+                    "icon_url": config.icon_url,
+                },
+                wording=wording,
+                strategy=config.strategy,
+                places=Places(),
+            ),
+        )
 
     def targets(self) -> Sequence[Target]:
         """One per channel."""

@@ -14,6 +14,8 @@ class TemplateError(StallwatchError):
         self.message = message
         self.span = span or Span(0, 1)
         self.hint = hint
+        # The named template that `span` is a place in; "": the one that was run.
+        self.within = ""
 
     def located(self, text: str) -> str:
         """The message with the piece of the template that it is about, as Prometheus words it."""

@@ -1,9 +1,9 @@
-"""Times and durations: what `toTime` and `toDuration` give, with the methods of Go's types."""
+"""Times and durations: what templates are given of them, with the methods of Go's types."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 SECOND = 10**9
+# Go's zero time, the first second of the year 1.
+ZERO_NANOSECONDS = -62_135_596_800 * SECOND
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # The pieces of a layout (https://pkg.go.dev/time#pkg-constants), the longest first.
 _PIECES = re.compile(
@@ -23,22 +25,22 @@ _PLAIN_PIECES: Mapping[str, str] = {
     "January": "%B", "Jan": "%b", "Monday": "%A", "Mon": "%a", "01": "%m", "02": "%d", "03": "%I",
     "04": "%M", "05": "%S", "06": "%y", "002": "%j", "15": "%H",
 }  # fmt: skip
-_ZONES: Mapping[str, str] = {
-    "MST": "UTC", "Z07:00": "Z", "Z0700": "Z", "-07:00": "+00:00", "-0700": "+0000", "-07": "+00",
-}  # fmt: skip
+_ZONES = frozenset({"MST", "Z07:00", "Z0700", "-07:00", "-0700", "-07"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Moment:
-    """Go's time.Time, in UTC: nanoseconds since 1970."""
+    """Go's time.Time: nanoseconds since 1970, shown in a zone, which is UTC unless it is said."""
 
     nanoseconds: int
+    offset_seconds: int = 0
+    zone: str = "UTC"
 
     @property
     def calendar(self) -> datetime:
         """Its date and time to the second. Raises TemplateError outside the years 1 to 9999."""
         try:
-            return _EPOCH + timedelta(seconds=self.nanoseconds // SECOND)
+            return _EPOCH + timedelta(seconds=self.nanoseconds // SECOND + self.offset_seconds)
         except OverflowError:
             raise TemplateError("a time outside of the years 1 to 9999") from None
 
@@ -54,7 +56,7 @@ class Moment:
         if piece in _PLAIN_PIECES:
             return moment.strftime(_PLAIN_PIECES[piece])
         if piece in _ZONES:
-            return _ZONES[piece]
+            return self._zone(piece)
         if piece[0] in ".,":
             digits = f"{self.nanoseconds % SECOND:09d}"[: len(piece) - 1].ljust(len(piece) - 1, "0")
             digits = digits.rstrip("0") if piece[1] == "9" else digits
@@ -71,6 +73,18 @@ class Moment:
             case _:
                 numbers = (moment.month, moment.day, hour, moment.minute, moment.second)
                 return str(numbers["12345".index(piece)])
+
+    def _zone(self, piece: str) -> str:
+        """The zone's name, or how far it is from UTC."""
+        if piece == "MST":
+            return self.zone
+        if piece[0] == "Z" and not self.offset_seconds:
+            return "Z"
+        sign = "-" if self.offset_seconds < 0 else "+"
+        hours, minutes = divmod(abs(self.offset_seconds) // 60, 60)
+        if piece == "-07":
+            return f"{sign}{hours:02d}"
+        return f"{sign}{hours:02d}{':' if ':' in piece else ''}{minutes:02d}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -121,13 +135,14 @@ _MOMENT: Mapping[str, Callable[..., Any]] = {
     "UnixMilli": lambda own: own.nanoseconds // 10**6,
     "UnixMicro": lambda own: own.nanoseconds // 10**3,
     "UnixNano": lambda own: own.nanoseconds,
-    "UTC": lambda own: own,
+    "UTC": lambda own: Moment(own.nanoseconds),
     "String": str,
     "Format": lambda own, layout: own.formatted(layout),
-    "Add": lambda own, elapsed: Moment(own.nanoseconds + elapsed.nanoseconds),
+    "Add": lambda own, elapsed: replace(own, nanoseconds=own.nanoseconds + elapsed.nanoseconds),
     "Sub": lambda own, other: Elapsed(own.nanoseconds - other.nanoseconds),
     "After": lambda own, other: own.nanoseconds > other.nanoseconds,
     "Before": lambda own, other: own.nanoseconds < other.nanoseconds,
+    "IsZero": lambda own: own.nanoseconds == ZERO_NANOSECONDS,
     "Equal": lambda own, other: own.nanoseconds == other.nanoseconds,
 }
 _ELAPSED: Mapping[str, Callable[..., Any]] = {

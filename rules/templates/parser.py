@@ -147,8 +147,8 @@ class _Parser:
 
     def _add(self, name: str, body: tuple[tree.Node, ...], word: Token) -> None:
         """Of two definitions the one that says something holds; two that do are an error."""
-        if not _is_empty(body):
-            if not _is_empty(self.defined.get(name, ())):
+        if not is_empty(body):
+            if not is_empty(self.defined.get(name, ())):
                 raise TemplateError(f"the template '{name}' is defined twice", word.span)
             self.defined[name] = body
         self.defined.setdefault(name, body)
@@ -310,7 +310,8 @@ def _character(token: Token) -> int:
     return ord(text)
 
 
-def _is_empty(body: tuple[tree.Node, ...]) -> bool:
+def is_empty(body: tuple[tree.Node, ...]) -> bool:
+    """Whether a template writes nothing but white space."""
     return all(isinstance(node, tree.Text) and not node.text.strip() for node in body)
 
 

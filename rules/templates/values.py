@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 from rules.slotted import dataclass, field
 from rules.templates.errors import TemplateError
@@ -50,6 +50,28 @@ class Html(str):
     __slots__ = ()
 
 
+class Url(str):
+    """Text that `safeUrl` has marked: an address that is followed as it is."""
+
+    __slots__ = ()
+
+
+class Typed:
+    """A value of a Go type with methods, which go before its fields and keys."""
+
+    __slots__ = ()
+    go_type: ClassVar[str]
+    methods: ClassVar[Mapping[str, Callable[..., Any]]]
+
+    def call(self, name: str, arguments: tuple[Any, ...] = ()) -> Any:
+        """One of its methods. Raises TemplateError."""
+        try:
+            return self.methods[name](self, *arguments)
+        except TypeError:
+            given = ", ".join(map(type_name, arguments)) or "nothing"
+            raise TemplateError(f"wrong arguments for the method {name}: {given}") from None
+
+
 _ROOT_TYPE = (
     "struct { Labels map[string]string; ExternalLabels map[string]string; ExternalURL string; "
     "Value interface {} }"
@@ -65,6 +87,7 @@ _TYPE_NAMES: tuple[tuple[type, str], ...] = (
     (int, "int"),
     (float, "float64"),
     (Html, "template.HTML"),
+    (Url, "template.URL"),
     (str, "string"),
     (Arguments, "map[string]interface {}"),
     (dict, "map[string]string"),
@@ -77,6 +100,8 @@ _TYPE_NAMES: tuple[tuple[type, str], ...] = (
 
 def type_name(value: Any) -> str:
     """Go's name of a value's type."""
+    if isinstance(value, Typed):
+        return value.go_type
     return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), _ROOT_TYPE)
 
 
@@ -89,6 +114,8 @@ def truth(value: Any) -> bool:
 
 def member(value: Any, name: str) -> Any:
     """`.name` of a value. Raises TemplateError when it has none."""
+    if isinstance(value, Typed) and name in value.methods:
+        return value.call(name)
     if isinstance(value, Arguments):
         return value.get(name)
     if isinstance(value, dict):

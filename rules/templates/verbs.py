@@ -12,7 +12,7 @@ from rules.slotted import dataclass, replace
 from rules.templates.floats import format_float
 from rules.templates.moments import Elapsed, Moment
 from rules.templates.quoting import can_back_quote, is_printable, quoted
-from rules.templates.values import Sample, Struct, type_name
+from rules.templates.values import Sample, Struct, Typed, type_name
 
 _LARGEST_RUNE = 0x10FFFF
 _WORD = 1 << 64
@@ -52,6 +52,8 @@ class Verb:
             case str():
                 return self._string(value)
             case Moment() | Elapsed() if self.letter in "vsxXq":
+                return self._string(str(value))
+            case Typed() if "String" in value.methods and self.letter in "vsxXq":
                 return self._string(str(value))
             case _ if self.letter in "pw":
                 return self._misfit(value)

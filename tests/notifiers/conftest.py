@@ -22,6 +22,7 @@ from notifiers.origin import Origin
 from notifiers.outbox import Outbox
 from notifiers.routing.plan import Plan, everybody
 from notifiers.worker import SendOptions, unix_ms
+from tests.notifiers.mailbox import mailbox, serve_mail  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -53,6 +53,7 @@ def test_its_receivers_are_ours_or_spoken_by_apprise(folder: Path) -> None:
             "auth_username": "me",
             "auth_password": "s3cret-word",
             "require_tls": False,
+            "headers": {"Subject": "{{ .Status }}"},
             "send_resolved": False,
         },
         {
@@ -71,7 +72,8 @@ def test_its_receivers_are_ours_or_spoken_by_apprise(folder: Path) -> None:
     assert _plain(other.settings) == {"url": "http://other.example/s3cret", "http_config": {}}
     hook_url = "https://hooks.slack.com/services/T1/B2/s3cretword"
     assert _plain(slack.settings) == {
-        "channel": "#alerts", "api_url": hook_url, "send_resolved": False
+        "channel": "#alerts", "title": "{{ .CommonLabels.alertname }}", "api_url": hook_url,
+        "send_resolved": False,
     }  # fmt: skip
     assert _plain(bot.settings) == {
         "channel": "#other", "token": "xoxb-1234-5678-s3cretword", "send_resolved": True
@@ -112,8 +114,7 @@ def test_what_has_no_effect_is_told_and_stops_nothing(folder: Path) -> None:
     assert {problem.severity for problem in problems} == {"warning"}
     assert [problem.message for problem in problems] == [
         "'http_config' of 'slack_configs' has no effect here",
-        "'headers' of 'email_configs' has no effect here",
-        "'title' of 'slack_configs' has no effect here",
+        "'templates/*.tmpl' matches no file",
         "'class' of 'pagerduty_configs' has no effect here",
     ]
 

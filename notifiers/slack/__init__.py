@@ -1,0 +1,1 @@
+"""Slack: what a message looks like there, and where the group's earlier one stands."""
