@@ -19,6 +19,10 @@ import sys
 import tempfile
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -142,10 +146,12 @@ def lint_pages() -> dict[Path, str]:
 
 def statistics_page() -> str:
     """docs/statistics.md: its own introduction, and the functions as their docstrings tell them."""
-    from engine.promql.functions.table import STATISTICS as TABLE
+    from engine.promql.functions.table import STATISTICS as FUNCTIONS
+    from engine.promql.peers import PEERS
 
+    table: dict[str, Callable[..., object]] = {**FUNCTIONS, **PEERS}
     head, mark, _ = STATISTICS.read_text(encoding="utf-8").partition("<!-- functions -->\n")
-    sections = [f"## {name}\n\n{told_of(name, one.__doc__)}\n" for name, one in TABLE.items()]
+    sections = [f"### {name}\n\n{told_of(name, one.__doc__)}\n" for name, one in table.items()]
     return "\n".join([head + mark, *sections])
 
 

@@ -17,6 +17,7 @@ from engine.promql.frame import Frame
 from engine.promql.grouping import Groups
 from engine.promql.limits import limited
 from engine.promql.natives import for_aggregator
+from engine.promql.peers import PEERS, compared
 from engine.promql.quantiles import quantile
 from engine.promql.ranking import count_values, ranked
 
@@ -37,6 +38,8 @@ def aggregate(context: Context, node: Aggregate) -> Partial:
         return ranked(context, node)
     if node.op in ("limitk", "limit_ratio"):
         return limited(context, node)
+    if node.op in PEERS:
+        return compared(context, node)
     if node.op == "quantile":
         return _quantile(context, node)
     if node.op not in FOLDS:

@@ -74,6 +74,9 @@ _AGGREGATES: Final[Mapping[str, Interval]] = {
     "group": Interval(1, 1),
     "stddev": NOT_NEGATIVE,
     "stdvar": NOT_NEGATIVE,
+    "straggler_cost": NOT_NEGATIVE,
+    "straggler_score": ANYTHING,
+    "straggler_slowdown": ANYTHING,
 }
 
 

@@ -32,6 +32,7 @@ _KEEPS_NAME: Final = frozenset({
     "sort_by_label_desc", "label_replace", "label_join",
 })  # fmt: skip
 _KEEPS_ELEMENTS: Final = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
+_KEEPS_LABELS: Final = frozenset({"straggler_cost", "straggler_score", "straggler_slowdown"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,8 @@ def _equalities(selector: VectorSelector) -> dict[str, str]:
 def _aggregate(node: Aggregate, inner: Flow) -> Flow:
     if node.op in _KEEPS_ELEMENTS:
         return inner
+    if node.op in _KEEPS_LABELS:
+        return inner.without([NAME])
     grouped = inner.without([*node.grouping, NAME]) if node.without else inner.only(node.grouping)
     if node.op == "count_values" and isinstance(node.param, StringLiteral):
         return grouped.adding(node.param.value)

@@ -46,13 +46,14 @@ def aggregation(
     if grouping is None and (grouping := read_grouping(cursor)):
         span = Span(span.start, cursor.peek(-1).span.end)
     keyword, labels = grouping or ("by", ())
-    wanted = 1 if aggregator.param is None else 2
-    if len(args) != wanted:
+    most = 1 if aggregator.param is None else 2
+    least = 1 if aggregator.optional else most
+    if not least <= len(args) <= most:
         exprs = [expr for expr, _ in args]
         message, hint = hints.expressions.for_aggregator_arguments(cursor, aggregator, exprs)
         cursor.report(name.span, message, hint)
         return Paren(span, exprs[-1]) if exprs else NumberLiteral(span, 0.0)
-    param, given = args[0] if wanted == 2 else (None, None)
+    param, given = args[0] if len(args) == 2 else (None, None)
     expr, kind = args[-1]
     node = Aggregate(span, _OPS[aggregator.name], expr, param, labels, keyword == "without")
     for found in types.check_aggregate(node, given, kind, cursor.source.text):

@@ -33,6 +33,7 @@ BinaryOp = Literal[
 AggregateOp = Literal[
     "sum", "avg", "min", "max", "count", "group", "stddev", "stdvar", "quantile",
     "topk", "bottomk", "count_values", "limitk", "limit_ratio",
+    "straggler_cost", "straggler_score", "straggler_slowdown",
 ]  # fmt: skip
 RangeModifier = Literal["anchored", "smoothed"]
 Cardinality = Literal["one-to-one", "many-to-one", "one-to-many", "many-to-many"]

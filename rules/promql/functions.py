@@ -170,6 +170,7 @@ class Aggregator:
     ours: bool = False
 
 
+_PEERS = "straggler_cost straggler_score straggler_slowdown"
 _PLAIN = "sum avg min max count group stddev stdvar"
 
 AGGREGATORS: Final[dict[str, Aggregator]] = {
@@ -182,5 +183,7 @@ AGGREGATORS: Final[dict[str, Aggregator]] = {
         Aggregator("count_values", _T, '"value"'),
         Aggregator("limitk", _S, "10", experimental=True),
         Aggregator("limit_ratio", _S, "0.1", experimental=True),
+        # An element against the others of its group: docs/statistics.md.
+        *(Aggregator(name, _S, "3", optional=True, ours=True) for name in _PEERS.split()),
     )
 }

@@ -257,10 +257,12 @@ def for_aggregator_arguments(
         if not args:
             return message, f"write {name}(x)"
         return message, _one_vector(name, args, written)
-    message = (
-        f"{name} takes 2 arguments ({aggregator.param.value}, instant vector), got {len(args)}"
-    )
+    count = "1 or 2" if aggregator.optional else "2"
+    kind = f"{aggregator.param.value}, instant vector"
+    message = f"{name} takes {count} arguments ({kind}), got {len(args)}"
     vector = written[-1] if args else "x"
+    if aggregator.optional and not args:
+        return message, f"write {name}({vector})"
     if len(args) > 2:
         return message, f"write {name}({written[0]}, {written[1]})"
     return message, f"write {name}({aggregator.example}, {vector})"

@@ -69,6 +69,8 @@ def vectors(modifiers: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
             st.builds("{}({})".format, FUNCTIONS, inner),
             st.builds("{}{} ({})".format, AGGREGATORS, GROUPINGS, inner),
             st.builds("topk{} (1, {})".format, GROUPINGS, inner),
+            st.builds("straggler_score{} (3, {})".format, GROUPINGS, inner),
+            st.builds("straggler_cost{} ({})".format, GROUPINGS, inner),
             st.builds("quantile{} (0.3, {})".format, GROUPINGS, inner),
             st.builds(
                 "({} {}{} {})".format, inner, OPERATORS.filter(str.isalpha), MATCHINGS, inner

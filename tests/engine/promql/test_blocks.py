@@ -96,6 +96,8 @@ BEYOND = [
     "sum by (task_id) (rate(x_total[1m]))",
     "rate(x_total[1m]) > 0.3 and on (task_id) (avg by (task_id) (y) > 1)",
     "topk by (task_id) (1, increase(x_total[1m]))",
+    "straggler_score by (task_id) (increase(x_total[1m])) > 0.1",
+    "straggler_slowdown(y)",
     "rate(x_total[1m]) / on (rank) rate(x_total[2m])",
     "absent(y > 1e9)",
     "stddev(y) or count(x_total > 3)",

@@ -62,6 +62,8 @@ def bits(result: Result) -> dict[Labels, bytes]:
         "stddev by (task_id) (abs(x_total) > 3)",
         "quantile by (task_id) (0.3, x_total)",
         "topk by (task_id) (2, x_total)",
+        "straggler_score by (task_id) (x_total)",
+        "straggler_cost by (task_id) (4, rate(x_total[1m]))",
         'count_values by (task_id) ("v", ceil(x_total))',
         "limitk by (task_id) (1, x_total)",
         "sum by (task_id) (x_total @ 300)",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine.promql.folding import FOLDS
 from engine.promql.functions.table import IMPLEMENTATIONS
+from engine.promql.peers import PEERS
 from rules.promql.functions import AGGREGATORS, FUNCTIONS
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def test_every_function_that_the_parser_lets_through_is_implemented() -> None:
 
 
 def test_every_aggregator_that_the_parser_lets_through_is_implemented() -> None:
-    assert set(AGGREGATORS) == set(FOLDS) | WITH_PARAMETER
+    assert set(AGGREGATORS) == set(FOLDS) | WITH_PARAMETER | set(PEERS)
 
 
 def test_functions_of_native_histograms_give_nothing_for_floats(
