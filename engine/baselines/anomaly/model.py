@@ -8,9 +8,31 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from engine.baselines.anomaly.encoding import decode, encode
+from engine.baselines.anomaly.explanation import Explanation
+from engine.baselines.anomaly.settings import (
+    COOL_DOWN_POINTS,
+    DEFAULT_LEARNING,
+    FADE,
+    FIRST_POINTS,
+    HOLD_POINTS,
+    KNOWN_DAYS,
+    LARGEST_RATIO,
+    LARGEST_VALUE,
+    LEAST_OF_LEVEL,
+    LEAST_OF_RANGE,
+    LONG_POINTS,
+    PATTERN_MARGIN,
+    SHAPE_POINTS,
+    SHORT_POINTS,
+    VALUE_MARGIN,
+    WARM_POINTS,
+    Learning,
+)
 from engine.baselines.anomaly.threshold import ANOMALY_THRESHOLD
+from engine.baselines.statistics.daily_range import DailyRange
+from engine.baselines.statistics.discord import Discord
 from engine.baselines.statistics.moments import FadingMoments
-from engine.baselines.statistics.quantile import StreamingQuantile
+from engine.baselines.statistics.record import FadingRecord
 
 if TYPE_CHECKING:
     from engine.series import Float64Array, Int64Array
@@ -20,12 +42,15 @@ __all__ = ["ANOMALY_THRESHOLD", "MODEL_VERSION", "AnomalyModel", "fold"]
 # Another version folds to other bits: states and scores that an older one saved are not used.
 MODEL_VERSION: Final = 1
 
-# No score before so many points.
-WARM_POINTS: Final = 60
-# Points for which a new onset is not told.
-COOL_DOWN_POINTS: Final = 60
-# A departure this many times as large as the high quantile of its own past is an onset.
-_ONSET: Final = 3.0
+# What is compared with its own record: how far the value is above and below the long-run level
+# (novelty of range), how far the level of the moment is from it, the spread of the moment, how far
+# the value is from the level of the moment, outside the range of its hour, and from every shape.
+PARTS: Final = ("above", "below", "level", "variance", "jump", "hour", "shape")
+MARGINS: Final = (*(VALUE_MARGIN,) * 5, *(PATTERN_MARGIN,) * 2)
+# The highest score that is no onset.
+BELOW: Final = math.nextafter(ANOMALY_THRESHOLD, 0.0)
+_OWN: Final = 8
+_SHAPE: Final = PARTS.index("shape")
 
 
 class AnomalyModel:
@@ -35,17 +60,45 @@ class AnomalyModel:
     nothing: their score is the last one.
     """
 
-    __slots__ = ("_cooling", "_level", "_points", "_quantile", "_score", "_time_ms")
+    __slots__ = (
+        "_band",
+        "_cooling",
+        "_discord",
+        "_hours",
+        "_learning",
+        "_long",
+        "_paused",
+        "_points",
+        "_records",
+        "_score",
+        "_short",
+        "_strengths",
+        "_time_ms",
+    )
 
-    _SIZE = 4 + FadingMoments.SIZE + StreamingQuantile.SIZE
+    SIZE = (
+        _OWN
+        + len(PARTS)
+        + 2 * FadingMoments.SIZE
+        + len(PARTS) * FadingRecord.SIZE
+        + DailyRange.SIZE
+        + Discord.SIZE
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, learning: Learning = DEFAULT_LEARNING) -> None:
+        self._learning = learning
         self._time_ms: float = -math.inf
-        self._points = 0
-        self._cooling = 0
+        self._points = 0.0
+        self._cooling = 0.0
+        self._paused = 0.0
         self._score = math.nan
-        self._level = FadingMoments(1 / 100)
-        self._quantile = StreamingQuantile(0.99)
+        self._band = (-math.inf, math.inf)
+        self._strengths = [0.0] * len(PARTS)
+        self._short = FadingMoments(1.0 / SHORT_POINTS)
+        self._long = FadingMoments(1.0 / LONG_POINTS)
+        self._records = [FadingRecord(HOLD_POINTS, FADE) for _ in PARTS]
+        self._hours = DailyRange(KNOWN_DAYS)
+        self._discord = Discord()
 
     @property
     def ready(self) -> bool:
@@ -56,49 +109,142 @@ class AnomalyModel:
         """Take a point (unix milliseconds, any value); its score in 0..1, NaN while not warm."""
         if time_ms <= self._time_ms or not math.isfinite(value):
             return self._score
-        self._time_ms = time_ms
-        departure = self._departure(value)
+        self._time_ms = float(time_ms)
+        value = min(max(value, -LARGEST_VALUE), LARGEST_VALUE)
+        departures = self._departures(time_ms, value)
+        self._compare(departures)
         if self.ready:
-            self._score = self._scored(departure)
-        self._points += 1
-        self._quantile.update(departure)
-        self._level.update(value)
+            self._score = self._told()
+        self._points += 1.0
+        for record, departure in zip(self._records, departures, strict=True):
+            record.update(departure)
+        self._learn(time_ms, value)
         return self._score
 
-    def _departure(self, value: float) -> float:
-        """How many standard deviations the value is from the level."""
-        mean, variance = self._level.get()
-        if not variance > 0.0:
-            return 0.0
-        return abs(value - mean) / math.sqrt(variance)
+    def _departures(self, time_ms: int, value: float) -> list[float]:
+        """How far the point is from what was usual, by part; the moment takes it in."""
+        short, level = self._short, self._long.mean
+        before = short.mean
+        short.update(value)
+        apart = self._discord.update(value)
+        if not self._points:
+            return [0.0] * len(PARTS)
+        lowest, highest = self._hours.get(time_ms)
+        departures = [
+            max(value - level, 0.0),
+            max(level - value, 0.0),
+            0.0,
+            0.0,
+            0.0,
+            max(value - highest, lowest - value, 0.0),
+            apart,
+        ]
+        if self._points >= FIRST_POINTS:
+            departures[2] = abs(short.mean - level)
+            departures[3] = math.sqrt(short.variance)
+            departures[4] = abs(value - before)
+        return departures
 
-    def _scored(self, departure: float) -> float:
-        """The score of a departure: from the threshold on for an onset, below it otherwise."""
-        usual = self._quantile.get() * _ONSET
-        score = departure / (departure + usual) if departure + usual > 0.0 else 0.0
-        if score < ANOMALY_THRESHOLD:
-            self._cooling = max(self._cooling - 1, 0)
-            return score
+    def _compare(self, departures: list[float]) -> None:
+        """How many times what an onset takes each departure is; the band if nothing is going on."""
+        records = self._records
+        above, below = records[0].record, records[1].record
+        level = self._long.mean if self._points else 0.0
+        least = max(LEAST_OF_RANGE * (above + below), LEAST_OF_LEVEL * abs(level))
+        for i, departure in enumerate(departures):
+            bar = max(records[i].record, least)
+            if departure <= 0.0 or (i == _SHAPE and self._points < SHAPE_POINTS):
+                ratio = 0.0
+            else:
+                ratio = min(departure / bar, LARGEST_RATIO) if bar > 0.0 else LARGEST_RATIO
+            self._strengths[i] = ratio / MARGINS[i]
+        if not self._paused:
+            self._band = (level - max(below, least), level + max(above, least))
+
+    def _told(self) -> float:
+        """The score: from the threshold on for an onset, below it otherwise."""
+        strength = max(self._strengths)
+        score = strength / (1.0 + strength)
+        onset = score >= ANOMALY_THRESHOLD
         if self._cooling:
-            self._cooling -= 1
-            return math.nextafter(ANOMALY_THRESHOLD, 0.0)
-        self._cooling = COOL_DOWN_POINTS
+            self._cooling -= 1.0
+            return BELOW if onset else score
+        if onset:
+            self._cooling = float(COOL_DOWN_POINTS)
+            if self._learning.pause and not self._paused:
+                self._paused = 1.0
         return score
+
+    def _learn(self, time_ms: int, value: float) -> None:
+        """Let the long run and the hours have the point, unless something abnormal goes on."""
+        if self._paused:
+            short = self._short
+            lowest, highest = self._band
+            if lowest <= short.mean <= highest and lowest <= value <= highest:
+                self._paused = 0.0
+            elif self._paused > self._learning.accept_points:
+                self._paused = 0.0
+                self._long.restore([1.0, short.mean, short.variance])
+            else:
+                self._paused += 1.0
+                return
+        self._long.update(value)
+        self._hours.update(time_ms, value)
+
+    def explain(self) -> Explanation:
+        """What the last point was compared with."""
+        strengths = dict(zip(PARTS, self._strengths, strict=True))
+        return Explanation(
+            score=self._score,
+            part=max(strengths, key=lambda part: strengths[part]),
+            strengths=strengths,
+            band=self._band,
+        )
 
     def state(self) -> bytes:
         """All that it knows; a model from it goes on with the same bits."""
-        own = [self._time_ms, float(self._points), float(self._cooling), self._score]
-        return encode(MODEL_VERSION, [*own, *self._level.numbers(), *self._quantile.numbers()])
+        return encode(MODEL_VERSION, self.numbers())
+
+    def numbers(self) -> list[float]:
+        """All that it knows, `SIZE` numbers."""
+        learning = self._learning
+        own = [self._time_ms, self._points, self._cooling, self._paused, self._score, *self._band]
+        return [
+            *own,
+            float(learning.accept_points) if learning.pause else -1.0,
+            *self._strengths,
+            *self._short.numbers(),
+            *self._long.numbers(),
+            *(number for record in self._records for number in record.numbers()),
+            *self._hours.numbers(),
+            *self._discord.numbers(),
+        ]
 
     @classmethod
     def from_state(cls, state: bytes) -> AnomalyModel:
         """The model whose state this is; StallwatchError for another version or other bytes."""
-        numbers = decode(MODEL_VERSION, state, cls._SIZE)
-        model = cls()
-        model._time_ms, points, cooling, model._score = numbers[:4]
-        model._points, model._cooling = int(points), int(cooling)
-        model._level.restore(numbers[4:7])
-        model._quantile.restore(numbers[7:])
+        return cls.from_numbers(decode(MODEL_VERSION, state, cls.SIZE))
+
+    @classmethod
+    def from_numbers(cls, numbers: list[float]) -> AnomalyModel:
+        """The model that told these `SIZE` numbers."""
+        rest = iter(numbers)
+
+        def take(count: int) -> list[float]:
+            return [next(rest) for _ in range(count)]
+
+        own = take(_OWN)
+        accept = own[7]
+        model = cls(Learning(pause=accept >= 0.0, accept_points=max(int(accept), 0)))
+        model._time_ms, model._points, model._cooling, model._paused, model._score = own[:5]
+        model._band = (own[5], own[6])
+        model._strengths = take(len(PARTS))
+        model._short.restore(take(FadingMoments.SIZE))
+        model._long.restore(take(FadingMoments.SIZE))
+        for record in model._records:
+            record.restore(take(FadingRecord.SIZE))
+        model._hours.restore(take(DailyRange.SIZE))
+        model._discord.restore(take(Discord.SIZE))
         return model
 
 
@@ -108,7 +254,5 @@ def fold(model: AnomalyModel, times: Int64Array, values: Float64Array) -> Float6
     The bits are those of `update`, however the points are cut into calls.
     """
     update = model.update
-    scores = [
-        update(time, value) for time, value in zip(times.tolist(), values.tolist(), strict=True)
-    ]
-    return np.array(scores, dtype=np.float64)
+    points = zip(times.tolist(), values.tolist(), strict=True)
+    return np.array([update(time, value) for time, value in points], dtype=np.float64)

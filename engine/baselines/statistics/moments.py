@@ -13,12 +13,16 @@ class FadingMoments:
     variance estimates"), so nothing cancels. No values: both are NaN.
     """
 
-    __slots__ = ("alpha", "mean", "variance", "weight")
+    __slots__ = ("keep", "mean", "variance", "weight")
 
     SIZE = 3
 
     def __init__(self, alpha: float) -> None:
-        self.alpha = alpha
+        self.keep = 1.0 - alpha
+        self.start()
+
+    def start(self) -> None:
+        """Know nothing."""
         self.weight = 0.0
         self.mean = math.nan
         self.variance = math.nan
@@ -28,11 +32,12 @@ class FadingMoments:
         if not self.weight:
             self.weight, self.mean, self.variance = 1.0, value, 0.0
             return
-        self.weight = self.weight * (1.0 - self.alpha) + 1.0
+        self.weight = self.weight * self.keep + 1.0
         share = 1.0 / self.weight
         delta = value - self.mean
-        self.mean += share * delta
-        self.variance = (1.0 - share) * (self.variance + share * delta * delta)
+        step = share * delta
+        self.mean += step
+        self.variance = (1.0 - share) * (self.variance + step * delta)
 
     def get(self) -> tuple[float, float]:
         """(mean, variance)."""
