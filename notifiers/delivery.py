@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from engine.alerts.alert import Suppression
 from engine.state.file import StateFile
 from notifiers import outbox as outbox_rows
+from notifiers.api.notify import PREFIX, NotifyApi
 from notifiers.api.service import SilenceService
 from notifiers.dispatch import tables
 from notifiers.dispatch.loop import DispatchLoop
@@ -157,8 +158,19 @@ class OutboxDelivery:
         return Suppression() if self._service is None else self._service.suppression(alert)
 
     def mounted(self, alerts: Callable[[], Sequence[Alert]]) -> Mapping[str, Handler]:
-        """Alertmanager's API."""
-        return {} if self._service is None else self._service.mounted(alerts)
+        """Alertmanager's API, and our own beside it."""
+        own = NotifyApi(
+            self._file,
+            [worker.integration.key for worker in self._workers],
+            self._wake_all,
+            self._options.clock,
+        )
+        theirs = {} if self._service is None else self._service.mounted(alerts)
+        return {**theirs, PREFIX: own.handle}
+
+    def _wake_all(self) -> None:
+        self._loop.wake()
+        self._wake_workers()
 
     def stop(self, timeout_seconds: float) -> None:
         """Ask every thread to stop and wait so long in all; the rest stays in the outbox."""

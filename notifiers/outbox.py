@@ -14,6 +14,8 @@ from engine.alerts.fingerprint import fingerprint
 from engine.state.connection import StateConnection
 from engine.state.connection import connect as connect_to
 from engine.state.file import StateFile
+from notifiers.dead_letters import SCHEMA as RESENT
+from notifiers.dead_letters import dead_ids, resend
 from notifiers.dispatch.group import is_firing
 from notifiers.entry import COLUMNS, Backlog, entry_of
 from notifiers.refusals import SCHEMA as REFUSALS
@@ -21,9 +23,10 @@ from notifiers.refusals import put_refusal
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from engine.alerts.alert import Alert
+    from notifiers.dead_letters import Resent
     from notifiers.dispatch.message import Message
     from notifiers.entry import Entry, State
 
@@ -61,6 +64,7 @@ CREATE INDEX IF NOT EXISTS notify_message_open
 CREATE INDEX IF NOT EXISTS notify_message_group
     ON notify_message (integration, group_key) WHERE state = 'pending';
 {REFUSALS}
+{RESENT}
 """
 
 # The oldest row that is due and has no earlier row of its own group in front of it.
@@ -207,6 +211,14 @@ class Outbox:
             )
             return 1 + len(lost)
 
+    def resend(
+        self, ids: Sequence[str] | None, known: Collection[str], now_ms: int
+    ) -> list[Resent]:
+        """Let messages that were given up be sent again; `ids` None: all. See dead_letters."""
+        with self._own.writing() as connection:
+            wanted = dead_ids(connection) if ids is None else ids
+            return resend(connection, wanted, known, now_ms)
+
     def abandon_others(self, integrations: Sequence[str], now_ms: int) -> list[tuple[str, int]]:
         """Fail what is pending for integrations that the configuration no longer has.
 
@@ -242,6 +254,15 @@ class Outbox:
             (state, limit),
         )
         return [entry_of(row) for row in rows]
+
+    def entry(self, identity: str) -> Entry | None:
+        """The row with an id."""
+        rows = self._own.now().execute(
+            f"SELECT {COLUMNS} FROM notify_message WHERE id = ?",  # noqa: S608 - a constant
+            (identity,),
+        )
+        row = rows.fetchone()
+        return None if row is None else entry_of(row)
 
     def prune(self, now_ms: int) -> None:
         """Forget what is done and past its time."""

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from engine.alerts.alert import Alert, AlertState
 from engine.alerts.wording import inert
+from engine.cli.alerts import checked_url
 from engine.config.loader import load_alertmanager, load_config
 from engine.forecasts import ForecastSettings, add_options
 from engine.labels import Labels
 from engine.timestamps import format_rfc3339
+from notifiers.cli.resend import show_resent
 from notifiers.cli.routes import show_routes
 from notifiers.cli.simulate import show_simulation
 from notifiers.integrations import integrations
@@ -32,7 +34,10 @@ if TYPE_CHECKING:
     from notifiers.worker import Integration
 
 CONCURRENCY = 8
+# Of an id; enough to name a message.
+SHOWN_DIGITS = 12
 _ROUTE = "stallwatch notify route alertname=LinkDown tier=1"
+_RESEND = "stallwatch notify dead --resend --all"
 STATES: dict[str, State] = {"pending": "pending", "dead": "failed"}
 
 
@@ -49,13 +54,14 @@ class NotifyCommand:
             choices=("test", "route", "simulate", *STATES),
             help="test: send a test alert directly; route: show who is told of an alert with these "
             "labels; simulate: show who would have been told of a dry-run's alerts; pending, dead: "
-            "list the outbox",
+            "list what waits, and what was given up",
         )
         parser.add_argument(
             "labels",
             nargs="*",
-            metavar="LABEL=VALUE|FILE",
-            help="of the alert, for 'route'; what 'dry-run --format json' wrote, for 'simulate'",
+            metavar="LABEL=VALUE|FILE|ID",
+            help="of the alert, for 'route'; what 'dry-run --format json' wrote, for 'simulate'; of"
+            " the messages, or how they begin, for 'dead --resend'",
         )
         parser.add_argument("--config", help="configuration file (default: as for 'run')")
         parser.add_argument(
@@ -76,15 +82,12 @@ class NotifyCommand:
             "--each", action="store_true", help="with 'simulate': list the messages, too"
         )
         add_options(parser.add_argument_group("with 'simulate'"))
+        _add_resend(parser.add_argument_group("with 'dead'"))
         parser.add_argument("--format", choices=("text", "json"), default="text")
 
     def run(self, args: argparse.Namespace) -> int:
         """Exit 0: all took it, or the list was printed. Exit 1: a receiver did not take it."""
-        with_labels = {"route", "simulate"}
-        if (args.labels and args.action not in with_labels) or (
-            (args.tree or args.verify_receivers is not None) and args.action != "route"
-        ):
-            raise StallwatchError(f"stallwatch: labels and --tree are for 'route': {_ROUTE}")
+        _check_usage(args)
         config = _configuration(args)
         if args.action == "simulate":
             as_json = args.format == "json"
@@ -99,6 +102,10 @@ class NotifyCommand:
         if args.action == "test":
             return try_receivers(config, args.receiver, as_json=args.format == "json")
         folder = Path(args.state) if args.state else config.state_dir
+        if args.resend:
+            ids = None if args.all else args.labels
+            as_json, url = args.format == "json", args.url and checked_url(args.url)
+            return show_resent(config, folder / "state.db", ids, url=url, as_json=as_json)
         found = _entries(folder / "state.db", STATES[args.action])
         chosen = [entry for entry in found if args.receiver in {None, entry.receiver}]
         if args.format == "json":
@@ -108,12 +115,37 @@ class NotifyCommand:
         return 0
 
 
+def _add_resend(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--resend", action="store_true", help="send them again, and say what becomes of it"
+    )
+    group.add_argument("--all", action="store_true", help="all that are dead")
+    group.add_argument("--url", help="another agent, such as http://gpu-17:9466")
+
+
 def _configuration(args: argparse.Namespace) -> Config:
     if args.alertmanager_config is None:
         return load_config(args.config)
     if args.config is not None:
         raise StallwatchError("stallwatch: give --config or --alertmanager-config, not both")
     return load_alertmanager(args.alertmanager_config)
+
+
+def _check_usage(args: argparse.Namespace) -> None:
+    """Raises StallwatchError for what belongs to another action."""
+    takes_words = args.action in {"route", "simulate"} or args.resend
+    of_routes = args.tree or args.verify_receivers is not None
+    if (args.labels and not takes_words) or (of_routes and args.action != "route"):
+        raise StallwatchError(f"stallwatch: labels and --tree are for 'route': {_ROUTE}")
+    if (args.resend or args.all) and args.action != "dead":
+        raise StallwatchError(f"stallwatch: --resend and --all are for 'dead': {_RESEND}")
+    if args.all and not args.resend:
+        raise StallwatchError(f"stallwatch: --all is for --resend: {_RESEND}")
+    if args.resend and bool(args.labels) == args.all:
+        raise StallwatchError(
+            f"stallwatch: which messages? Name ids, or --all: {_RESEND}\n"
+            "    hint: 'stallwatch notify dead' lists them"
+        )
 
 
 def try_receivers(config: Config, receiver: str | None, *, as_json: bool = False) -> int:
@@ -214,13 +246,19 @@ def _record(entry: Entry) -> dict[str, object]:
 
 
 def _line(entry: Entry) -> str:
+    what = f"{entry.status} {_whose(entry)}"
+    said = f"{entry.reason}{entry.detail and f' ({inert(entry.detail)})'}" or "not tried yet"
+    return (
+        f"{entry.id[:SHOWN_DIGITS]}  {format_rfc3339(entry.created_at_ms)}  {entry.integration}"
+        f"  {what}  {entry.attempts} attempts: {said}"
+    )
+
+
+def _whose(entry: Entry) -> str:
+    if not entry.alerts:
+        return "of no alert"
     first, *others = entry.alerts
     name = inert(first.labels.get("alertname"))
     task = inert(first.labels.get("task_id"))
     more = f" and {len(others)} more" if others else ""
-    what = f"{entry.status} {name}{task and f' {task}'}{more}"
-    said = f"{entry.reason}{entry.detail and f' ({inert(entry.detail)})'}" or "not tried yet"
-    return (
-        f"{format_rfc3339(entry.created_at_ms)}  {entry.integration}  {what}  "
-        f"{entry.attempts} attempts: {said}"
-    )
+    return f"{name}{task and f' {task}'}{more}"

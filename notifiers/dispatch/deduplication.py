@@ -14,6 +14,8 @@ from rules.slotted import dataclass, replace
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
+    from notifiers.dead_letters import Told
+
 # The words of Alertmanager's `notification_reason`.
 Reason: TypeAlias = Literal[
     "first notification",
@@ -108,3 +110,17 @@ def not_told(entry: LogEntry, unheard: AbstractSet[str], now_ms: int) -> LogEntr
     `unheard`: those of which no message before told; nothing is owed for them.
     """
     return replace(entry, told=entry.told - unheard, refused_ms=now_ms)
+
+
+def told_again(entry: LogEntry | None, message: Told, now_ms: int) -> LogEntry:
+    """The entry when a message that was given up is sent again: what it says is told."""
+    before = entry or LogEntry(0, now_ms + RETENTION_MS)
+    return replace(
+        before,
+        sent_ms=now_ms,
+        firing=before.firing | message.firing,
+        told=before.told | message.firing,
+        group_labels=message.group_labels,
+        receiver=message.receiver,
+        refused_ms=0,
+    )

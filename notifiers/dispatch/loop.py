@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from engine.state.connection import StateConnection
 from engine.state.file import StateFile
 from notifiers import outbox
+from notifiers.dead_letters import drop_told, read_told
 from notifiers.dispatch import flap_rows, tables
-from notifiers.dispatch.deduplication import not_told
+from notifiers.dispatch.deduplication import not_told, told_again
 from notifiers.refusals import drop_refusals, refusals
 from notifiers.trouble import Trouble
 from notifiers.turns import Turns
@@ -62,7 +63,7 @@ class DispatchLoop:
         self._clock = clock
         self._dispatcher: Dispatcher | None = None
         self._log: NotificationLog | None = None
-        self._sequence = self._refused_up_to = 0
+        self._sequence = self._refused_up_to = self._resent_up_to = 0
         self._unsaved: _Turn | None = None
         file = StateFile.of(state)
         trouble = Trouble(logger, "the dispatcher's tables cannot be used")
@@ -117,6 +118,8 @@ class DispatchLoop:
         dispatcher, log = self._opened(connection, now_ms)
         self._take_refused(connection, log, now_ms)
         self._sequence, alerts = tables.alerts_since(connection, self._sequence)
+        # Not before alerts are read: one that ended after it was told again has to find it told.
+        self._take_resent(connection, log, now_ms)
         touched = dispatcher.take(alerts, now_ms)
         flushed = dispatcher.flush(now_ms)
         turn = _Turn(self._sequence, (*touched, *flushed.spoke), flushed)
@@ -148,6 +151,15 @@ class DispatchLoop:
                 log.write(one.group_key, one.integration, after)
         self._refused_up_to = refused[-1].sequence if refused else 0
 
+    def _take_resent(
+        self, connection: sqlite3.Connection, log: NotificationLog, now_ms: int
+    ) -> None:
+        resent = read_told(connection)
+        for one in resent:
+            entry = log.entry(one.group_key, one.integration)
+            log.write(one.group_key, one.integration, told_again(entry, one, now_ms))
+        self._resent_up_to = resent[-1].sequence if resent else 0
+
     def _save(self, database: StateConnection, turn: _Turn) -> None:
         log, flushed = self._log, turn.flushed
         flaps = None if self._dispatcher is None else self._dispatcher.flaps
@@ -167,6 +179,7 @@ class DispatchLoop:
             tables.drop_timers(connection, flushed.gone)
             tables.drop_alerts(connection, flushed.settled, turn.sequence)
             drop_refusals(connection, self._refused_up_to)
+            drop_told(connection, self._resent_up_to)
         log.saved()
         if flaps is not None:
             flaps.saved()
