@@ -9,8 +9,10 @@ from probes.budget.schedule import Schedule
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Mapping
 
     from engine.readings import Process
+    from probes.budget.contention import Turns
     from probes.budget.ledger import Key, Totals
     from probes.budget.settings import BudgetConfig
     from probes.budget.traps import TrapCosts
@@ -26,13 +28,17 @@ AIM = 0.75
 
 @dataclass(slots=True)
 class Slice:
-    """A slice that is being watched, and the stratum that it stands for."""
+    """A slice that is being watched, and the stratum that it stands for.
+
+    `before`, `turns`: counts, and CPU time by process, as they were when it began.
+    """
 
     start: float
     length: float
     opened: float
     slack: float
     before: Totals
+    turns: Mapping[Process, Turns]
 
 
 @dataclass(slots=True)

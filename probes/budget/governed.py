@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.readings import Level
+from probes.budget.contention import turns
 from probes.budget.governor import Governor
 from probes.budget.ledger import Ledger
 from probes.budget.pool import AGENT, Pool
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from engine.readings import Pairs, Process, Reading
     from probes.budget.bounds import Floats
+    from probes.budget.contention import Turns
     from probes.budget.ledger import Key, Totals
     from probes.budget.settings import BudgetConfig
     from probes.functions.function import Function
@@ -76,7 +78,9 @@ class Governed:
         self._function_of = function_of
         self._sites = sites
         ledger = Ledger(function_of)
-        self.governor = Governor(probe, self, functions, settings, ledger=ledger, pool=pool)
+        self.governor = Governor(
+            *(probe, self, functions, settings), ledger=ledger, pool=pool, turns=self._turns
+        )
         # Since a process was first seen; what of that was told; its hits that were not.
         self._raw: dict[Key, Floats] = {}
         self._told: dict[Key, Floats] = {}
@@ -106,7 +110,7 @@ class Governed:
         for process in (*self._leaving, *(each for each in unwatched if cpu_seconds(each) is None)):
             self._forget(process)
         self._leaving = []
-        return Look(self._look.now, tuple(calls), self._look.open)
+        return Look(self._look.now, tuple(calls), self._look.open, self._look.callers)
 
     def join(self, process: Process) -> None:
         """A process is watched, though nothing was counted of it yet."""
@@ -155,6 +159,10 @@ class Governed:
     def trap_codes(self, name: str) -> Sequence[bytes]:
         """The first bytes of each instruction at which it is or was attached."""
         return self._sites.trap_codes(name)
+
+    def _turns(self, process: Process) -> Turns:
+        """Of the threads that called."""
+        return turns(process, self._look.callers.get(process.pid, ()))
 
     def _read(self) -> Totals:
         self._look = self._totals.look()

@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING
 
 from engine.readings import Level
+from probes.budget.contention import turns
 from probes.budget.control import Control, Mode
 from probes.budget.ledger import Ledger
 from probes.budget.lows import Lows
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from engine.readings import Process, Reading
     from probes.budget.bounds import Floats
+    from probes.budget.contention import Turns
     from probes.budget.estimator import Estimate
     from probes.budget.ledger import Key, Totals, Vector
     from probes.budget.settings import BudgetConfig
@@ -63,6 +65,7 @@ class Governor:
         pool: Pool = AGENT,
         least_cores: float = LEAST_CORES,
         sampler: Sampler = AGENT_SAMPLER,
+        turns: Callable[[Process], Turns] = turns,
     ) -> None:
         self._probe = probe
         self._sites = sites
@@ -76,7 +79,7 @@ class Governor:
         self._sampled = Sampled(probe, sites.spans, used, sampler)
         self._controls = {each.name: Control(each.name, settings) for each in functions}
         self._ledger = ledger or Ledger()
-        self._slicing = Slicing(sites, self._ledger, self._weights, settings, clock)
+        self._slicing = Slicing(sites, self._ledger, self._weights, settings, clock, turns)
         # At the last step: when, totals by key.
         self._stepped: float | None = None
         self._totals: Totals = {}

@@ -101,9 +101,19 @@ class Ledger:
             estimator.begin(now, estimator.rate)
 
     def add(
-        self, name: str, window: Window, before: Totals, after: Totals, trap_seconds: float = 0.0
+        self,
+        name: str,
+        window: Window,
+        before: Totals,
+        after: Totals,
+        trap_seconds: float = 0.0,
+        stretched: Mapping[Process, float] | None = None,
     ) -> None:
-        """A slice has been watched, from one reading of the totals to another."""
+        """A slice has been watched, from one reading of the totals to another.
+
+        `trap_seconds`: of CPU time. `stretched`: by process, how much of the clock's time a second
+        of it took, 1 where nobody else wanted the CPU.
+        """
         traps: dict[Process, float] = {}
         for key, raw in self.of(name, after):
             earlier = float(before[key][0]) if key in before else 0.0
@@ -115,7 +125,8 @@ class Ledger:
                 estimator = self._estimators[key] = Estimator(len(values), foreign)
                 estimator.begin(max(self._sliced[name], self._born(key[1])), np.zeros(len(values)))
             counted = values - before[key] if key in before else values
-            trapped = min(traps[key[1]] * trap_seconds / window.seconds, MOST_TRAPPED)
+            lasted = trap_seconds * (stretched or {}).get(key[1], 1.0)
+            trapped = min(traps[key[1]] * lasted / window.seconds, MOST_TRAPPED)
             self._estimators[key].add(window, np.maximum(counted, 0.0), trapped)
             self._note_highest(key[0], counted, window.seconds)
 

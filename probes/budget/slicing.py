@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from probes.budget.contention import stretch
 from probes.budget.control import Slice
 from probes.budget.estimator import Window
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.readings import Process
+    from probes.budget.contention import Turns
     from probes.budget.control import Control
     from probes.budget.ledger import Ledger, Totals
     from probes.budget.probed import Sites
@@ -36,12 +38,14 @@ class Slicing:
         weights: Weights,
         settings: BudgetConfig,
         clock: Callable[[], float],
+        turns: Callable[[Process], Turns],
     ) -> None:
         self._sites = sites
         self._ledger = ledger
         self._weights = weights
         self._settings = settings
         self.clock = clock
+        self._turns = turns
 
     def run(
         self, control: Control, schedule: Schedule, read: Callable[[], Totals]
@@ -81,7 +85,9 @@ class Slicing:
         opened, slack, totals = self._read(read)
         start, length = schedule.take(opened)
         self._time_slices(control, totals)
-        control.slices.append(Slice(start, length, opened, slack, totals))
+        callers = {process for (_, process), _ in self._ledger.of(control.name, totals)}
+        turns = {process: self._turns(process) for process in callers}
+        control.slices.append(Slice(start, length, opened, slack, totals, turns))
 
     def _time_slices(self, control: Control, totals: Totals) -> None:
         """How long the last slice cost its processes, by the traps counted since it began."""
@@ -100,7 +106,11 @@ class Slicing:
         control.slices.remove(slice_)
         seconds = closed - slice_.opened
         window = Window(slice_.start, slice_.length, seconds, slice_.slack + slack)
-        self._ledger.add(control.name, window, slice_.before, totals, control.trap_seconds)
+        now = {process: self._turns(process) for process in slice_.turns}
+        stretched = {each: stretch(turns, now[each]) for each, turns in slice_.turns.items()}
+        self._ledger.add(
+            control.name, window, slice_.before, totals, control.trap_seconds, stretched
+        )
         if not control.looked:
             control.looked, control.wanted = True, {}  # what it wanted long ago
         rates: dict[Process, float] = {}

@@ -12,10 +12,10 @@ from probes.bpf.errors import UnavailableError
 from probes.bpf.loader import ProgramType
 from probes.functions.owners import Owners
 from probes.functions.records import Slow, Thread, Total, TotalKey
-from rules.slotted import dataclass
+from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from engine.readings import Process
     from probes.bpf.loader import BpfObject
@@ -69,11 +69,15 @@ class SlowCall:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One reading of the maps. `now`: taken before it, CLOCK_MONOTONIC nanoseconds."""
+    """One reading of the maps. `now`: taken before it, CLOCK_MONOTONIC nanoseconds.
+
+    `callers`: by pid, the threads that have called what is probed at its entry and exits.
+    """
 
     now: int
     calls: tuple[Calls, ...]
     open: tuple[OpenCall, ...]
+    callers: Mapping[int, Collection[int]] = field(default_factory=dict)
 
 
 class CallTotals:
@@ -120,6 +124,7 @@ class CallTotals:
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         calls: list[Calls] = []
         open_: list[OpenCall] = []
+        callers: dict[int, set[int]] = {}
         self.owners.refresh(self._born())
         for key, value in self._bpf.map("call_totals").items():
             calls += self._settle(key, value)
@@ -127,14 +132,16 @@ class CallTotals:
             thread = Thread.decode(key, value)
             if not self.owners.runs(thread.pid, thread.tid):
                 calls += self._bury(key, thread)
-            elif thread.open_since:
+                continue
+            callers.setdefault(thread.pid, set()).add(thread.tid)
+            if thread.open_since:
                 owner = self.owners.at(thread.pid, thread.open_since)
                 if owner is not None:
                     open_.append(
                         OpenCall(owner, thread.tid, self._name(thread.slot), thread.open_since)
                     )
         self.owners.forget()
-        return Look(now, tuple(calls), tuple(open_))
+        return Look(now, tuple(calls), tuple(open_), callers)
 
     def slow(self) -> list[SlowCall]:
         """The slow calls since the last time; each is one of stream "events"."""

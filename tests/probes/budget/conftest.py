@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 FLUSH_SECONDS = 10.0
 ATTACH_SECONDS, READ_SECONDS, DETACH_SECONDS = 0.015, 0.002, 0.2
 # 20,000 traps a second are 10 % of a core.
-COSTS = TrapCosts(5e-6, 5e-6, 5e-6, measured=True)
+TRAP_SECONDS = 5e-6
+COSTS = TrapCosts(TRAP_SECONDS, TRAP_SECONDS, TRAP_SECONDS, measured=True)
+WORK_SECONDS = 10e-6
 
 Load = Callable[[float], float]
 """How many calls were made by a time."""
@@ -80,6 +82,10 @@ class World:
     raw: dict[tuple[str, Process], float] = field(default_factory=dict)
     pool: Pool = field(default_factory=Pool)
     places: tuple[Span, ...] = ()
+    # Of a CPU, all that the others leave to the process; a call takes it WORK_SECONDS.
+    left: float = 1.0
+    # All calls, watched or not.
+    made: dict[tuple[str, Process], float] = field(default_factory=dict)
 
     def clock(self) -> float:
         return self.now
@@ -89,9 +95,13 @@ class World:
         begin, self.now = self.now, self.now + seconds
         for key, load in self.loads.items():
             until = self.suspended.get(key[0], float("inf"))
-            end = min(self.now, until)
+            end = max(begin, min(self.now, until))
+            watched = load(end) - load(begin)
+            if self.left < 1.0:
+                watched = min(watched, self.left * (end - begin) / (WORK_SECONDS + TRAP_SECONDS))
             if end > begin:
-                self.raw[key] = self.raw.get(key, 0.0) + load(end) - load(begin)
+                self.raw[key] = self.raw.get(key, 0.0) + watched
+            self.made[key] = self.made.get(key, 0.0) + watched + load(self.now) - load(end)
 
     def read(self) -> dict[tuple[str, Process], tuple[float, ...]]:
         self.pass_(READ_SECONDS / 2)
@@ -118,6 +128,11 @@ class World:
     def spans(self, name: str) -> list[Span]:
         return list(self.places)
 
+    def turns(self, process: Process) -> dict[int, tuple[int, int]]:
+        """It would always run if it could."""
+        ran = int(self.left * self.now * 1e9)
+        return {process.pid: (ran, int(self.now * 1e9) - ran)}
+
     def used(self, process: Process) -> float:
         return self.now * self.cores
 
@@ -134,6 +149,7 @@ class World:
             ledger=Ledger(born=lambda process: process.start_ticks / 100),
             pool=self.pool,
             sampler=cast("Any", SampleClock(self)),
+            turns=self.turns,
         )
 
     def run(self, governor: Governor, seconds: float, *others: Governor) -> None:
