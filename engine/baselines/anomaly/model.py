@@ -110,10 +110,11 @@ class AnomalyModel:
         if time_ms <= self._time_ms or not math.isfinite(value):
             return self._score
         self._time_ms = float(time_ms)
-        value = min(max(value, -LARGEST_VALUE), LARGEST_VALUE)
+        if abs(value) > LARGEST_VALUE:
+            value = math.copysign(LARGEST_VALUE, value)
         departures = self._departures(time_ms, value)
         self._compare(departures)
-        if self.ready:
+        if self._points >= WARM_POINTS:
             self._score = self._told()
         self._points += 1.0
         for record, departure in zip(self._records, departures, strict=True):
@@ -129,20 +130,18 @@ class AnomalyModel:
         apart = self._discord.update(value)
         if not self._points:
             return [0.0] * len(PARTS)
-        lowest, highest = self._hours.get(time_ms)
-        departures = [
-            max(value - level, 0.0),
-            max(level - value, 0.0),
-            0.0,
-            0.0,
-            0.0,
-            max(value - highest, lowest - value, 0.0),
-            apart,
-        ]
+        departures = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, apart]
+        delta = value - level
+        departures[0 if delta > 0.0 else 1] = abs(delta)
         if self._points >= FIRST_POINTS:
             departures[2] = abs(short.mean - level)
             departures[3] = math.sqrt(short.variance)
             departures[4] = abs(value - before)
+        lowest, highest = self._hours.get(time_ms)
+        if value > highest:
+            departures[5] = value - highest
+        elif value < lowest:
+            departures[5] = lowest - value
         return departures
 
     def _compare(self, departures: list[float]) -> None:
@@ -151,13 +150,15 @@ class AnomalyModel:
         above, below = records[0].record, records[1].record
         level = self._long.mean if self._points else 0.0
         least = max(LEAST_OF_RANGE * (above + below), LEAST_OF_LEVEL * abs(level))
+        strengths = self._strengths
         for i, departure in enumerate(departures):
-            bar = max(records[i].record, least)
-            if departure <= 0.0 or (i == _SHAPE and self._points < SHAPE_POINTS):
-                ratio = 0.0
-            else:
-                ratio = min(departure / bar, LARGEST_RATIO) if bar > 0.0 else LARGEST_RATIO
-            self._strengths[i] = ratio / MARGINS[i]
+            if departure == 0.0 or (i == _SHAPE and self._points < SHAPE_POINTS):
+                strengths[i] = 0.0
+                continue
+            record = records[i].record
+            bar = record if record > least else least
+            ratio = departure / bar if bar > 0.0 else LARGEST_RATIO
+            strengths[i] = (ratio if ratio < LARGEST_RATIO else LARGEST_RATIO) / MARGINS[i]
         if not self._paused:
             self._band = (level - max(below, least), level + max(above, least))
 

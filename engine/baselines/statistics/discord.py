@@ -70,10 +70,10 @@ def nearest(blocks: Float64Array) -> Float64Array:
     one block after another, so that the bits are those of any other number of series.
     """
     shapes = KEPT - 2 * SHAPE + 1
-    apart = blocks[:shapes] - blocks[KEPT - SHAPE]
-    squares = apart * apart
-    for i in range(1, SHAPE):
-        np.subtract(blocks[i : i + shapes], blocks[KEPT - SHAPE + i], out=apart)
-        np.multiply(apart, apart, out=apart)
-        squares += apart
-    return np.asarray(np.sqrt(squares.min(axis=0)))
+    step = blocks.strides[0]
+    windows = np.lib.stride_tricks.as_strided(
+        blocks, (SHAPE, shapes, *blocks.shape[1:]), (step, step, *blocks.strides[1:])
+    )
+    apart = windows - blocks[-SHAPE:, np.newaxis]
+    apart *= apart
+    return np.asarray(np.sqrt(np.add.reduce(apart, axis=0).min(axis=0)))

@@ -31,8 +31,12 @@ class FadingRecord:
         record = self.record
         if self.age > self.hold:
             record *= self.keep
-        self.age = 0.0 if value >= RENEWS * record else self.age + 1.0
-        self.record = max(record, value)
+        if value < RENEWS * record:
+            self.age += 1.0
+            self.record = record
+        else:
+            self.age = 0.0
+            self.record = max(record, value)
 
     def get(self) -> float:
         """The record."""

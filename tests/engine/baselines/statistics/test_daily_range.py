@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.baselines.statistics.daily_range import DAY_MS, DailyRange
@@ -14,6 +14,7 @@ POINTS = st.lists(st.tuples(st.integers(-3 * DAY_MS, 3 * DAY_MS), st.floats(-10,
 
 
 @given(POINTS, st.integers(0, 23))
+@settings(deadline=None)
 def test_it_is_the_range_of_all_values_of_that_hour(
     points: list[tuple[int, float]], hour: int
 ) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.baselines.statistics.moments import FadingMoments
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60), st.floats(0.001, 0.9))
+@settings(deadline=None)
 def test_they_are_the_weighted_mean_and_variance(values: list[float], alpha: float) -> None:
     moments = FadingMoments(alpha)
     for value in values:

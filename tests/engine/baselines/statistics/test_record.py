@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.baselines.statistics.record import RENEWS, FadingRecord
@@ -21,6 +21,7 @@ def slow(values: list[float], hold: int, fade: float) -> float:
 
 
 @given(st.lists(st.floats(0.0, 1e6), max_size=60), st.integers(0, 20), st.floats(0.0, 0.5))
+@settings(deadline=None)
 def test_it_is_what_a_look_back_finds(values: list[float], hold: int, fade: float) -> None:
     record = FadingRecord(hold, fade)
     for value in values:
