@@ -36,7 +36,8 @@ class Notification:
     `group_key_text`: the group's key where the route is known; "": one below the root route.
     `route_labels` are the route's own, `reason` is one of the above, or "" where nobody says.
     `possible_repeat`: an earlier attempt may have arrived, although nobody said so. `trouble`: what
-    went wrong when the message was made, for its reader.
+    went wrong when the message was made, for its reader. `part`: which message this is of how many,
+    where one is not enough.
     """
 
     id: str
@@ -52,6 +53,7 @@ class Notification:
     reason: str = ""
     possible_repeat: bool = False
     trouble: str = ""
+    part: tuple[int, int] = (1, 1)
 
     @property
     def group_key(self) -> str:

@@ -81,7 +81,15 @@ def choose(
     return Chosen(tuple(details), tuple(parts[len(details) :]))
 
 
-def assemble(message: Message, pieces: Pieces, limit: int) -> str:
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A message's text, and how many of its alerts stand in it; the others are counted."""
+
+    text: str
+    shown: int
+
+
+def assemble(message: Message, pieces: Pieces, limit: int) -> Assembled:
     """The message in at most `limit` bytes, as far as the bare need fits into them."""
     known: dict[tuple[int, int], str] = {}
 
@@ -109,7 +117,7 @@ def assemble(message: Message, pieces: Pieces, limit: int) -> str:
         laid.append(part(place, detail))
     if chosen.folded:
         laid.append(pieces.fold(_line(chosen.folded)))
-    return "".join((*laid, closing))
+    return Assembled("".join((*laid, closing)), len(chosen.details))
 
 
 def fold_line(folded: Sequence[Alert]) -> str:

@@ -27,7 +27,7 @@ _END = "</body></html>"
 def html(notification: Notification, limit: int = MAX_HTML_BYTES) -> str:
     """The message in `limit` bytes of UTF-8, at least a few kilobytes."""
     message = compose(notification)
-    return assemble(message, _Html(message), limit)
+    return assemble(message, _Html(message), limit).text
 
 
 @dataclass(frozen=True, slots=True)

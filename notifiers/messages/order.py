@@ -54,6 +54,12 @@ def subject(notification: Notification) -> str:
     return inert(" ".join(part for part in parts if part), MAX_SUBJECT_CHARACTERS)
 
 
+def number_of(notification: Notification) -> str:
+    """` (2/3)` behind the subject of one of several messages, else ""."""
+    number, total = notification.part
+    return f" ({number}/{total})" if total > 1 else ""
+
+
 def kinds(alerts: Iterable[Alert]) -> str:
     """`900 TcpRetransmitSpike, 37 GpuIdle`, most first; the rarest are only counted."""
     counted = Counter(alert.labels.get("alertname", "alert") for alert in alerts)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from notifiers.messages.brevity import brief, short_facts, short_head, short_notes
 from notifiers.messages.composition import compose
-from notifiers.messages.folding import BRIEF, FULL, assemble, cut
+from notifiers.messages.folding import BRIEF, FULL, Assembled, assemble, cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,13 +24,13 @@ _GAP = re.compile(r"\n{3,}")
 
 def text(notification: Notification, limit: int = MAX_TEXT_BYTES) -> str:
     """The message with its subject above it, in at most `limit` bytes of UTF-8."""
-    return laid_out(compose(notification), limit, titled=True)
+    return laid_out(compose(notification), limit, titled=True).text
 
 
-def laid_out(message: Message, limit: int, *, titled: bool) -> str:
+def laid_out(message: Message, limit: int, *, titled: bool) -> Assembled:
     """A message that was composed before; `titled`: with the subject above it."""
     laid = assemble(message, _Plain(message, titled), limit)
-    return cut(_GAP.sub("\n\n", laid), limit)
+    return Assembled(cut(_GAP.sub("\n\n", laid.text), limit), laid.shown)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from engine.alerts.wording import inert
-from notifiers.messages.folding import cut, fold_line
+from notifiers.messages.folding import Assembled, cut, fold_line
 from notifiers.messages.order import worst_first
 from notifiers.messages.template_data import template_data, with_first
 from rules.slotted import replace
@@ -58,7 +58,7 @@ def text_of(
     below: Callable[[str, str], str] | None = None,
     cuttable: int = 0,
     cutter: Callable[[str, int], str] = cut,
-) -> str:
+) -> Assembled:
     """A template that makes a body. Raises WordingError.
 
     Where all alerts do not fit, the template sees the worst of them, and the others are counted
@@ -79,8 +79,9 @@ def text_of(
     try:
         text = with_alerts(len(alerts))
         if fits(text):
-            return text
-        if best := _most(with_alerts, len(alerts), fits):
+            return Assembled(text, len(alerts))
+        best = _most(with_alerts, len(alerts), fits)
+        if best.shown:
             return best
         text = template.expand(with_first(data, 1), printed())
     except TemplateError as error:
@@ -91,18 +92,18 @@ def text_of(
     room = cuttable - len(end.encode())
     while room > 0 and not fits(cutter(text, room) + end):
         room = min(room - 1, room * 9 // 10)
-    return cutter(text, max(0, room)) + end
+    return Assembled(cutter(text, max(0, room)) + end, 1)
 
 
-def _most(with_alerts: Callable[[int], str], total: int, fits: Callable[[str], bool]) -> str:
-    """The text of as many alerts as fit, found by halves; "" where not even one does."""
-    best = ""
+def _most(with_alerts: Callable[[int], str], total: int, fits: Callable[[str], bool]) -> Assembled:
+    """The text of as many alerts as fit, found by halves; nothing where not even one does."""
+    best = Assembled("", 0)
     low, high = 1, total - 1
     while low <= high:
         middle = (low + high) // 2
         text = with_alerts(middle)
         if fits(text):
-            best, low = text, middle + 1
+            best, low = Assembled(text, middle), middle + 1
         else:
             high = middle - 1
     return best

@@ -6,20 +6,23 @@ retry must not repeat the message to those that have it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, SecretStr, field_validator
 
 from engine.config.message_templates import MessageTemplate
+from notifiers.messages.parting import Progress, part
 from notifiers.receivers.apprise_answers import answers, check
 from notifiers.receivers.apprise_incidents import close, closes_itself, scheme_of, tie
 from notifiers.receivers.apprise_log import captured, explain, redact, secrets_of
 from notifiers.receivers.apprise_wording import Format, Wording
-from notifiers.receivers.receiver import ReceiverSettings, SendError
+from notifiers.receivers.receiver import MaxMessages, ReceiverSettings, SendError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from engine.alerts.alert import Alert
     from notifiers.notification import Notification
     from notifiers.receivers.receiver import Target
 
@@ -32,12 +35,14 @@ class AppriseConfig(ReceiverSettings):
     """`url` as apprise writes them, `slack://TokenA/TokenB/TokenC/#channel`; all of it secret.
 
     `title` and `text` in the place of the built-in message; `format`: the markup in `text`.
+    `max_messages`: into how many a group may be split.
     """
 
     url: SecretStr
     title: MessageTemplate = MessageTemplate()
     text: MessageTemplate = MessageTemplate()
     format: Format = "text"
+    max_messages: MaxMessages = 1
 
     @field_validator("url")
     @classmethod
@@ -61,7 +66,7 @@ class AppriseReceiver:
     def __init__(self, config: AppriseConfig) -> None:
         self.send_resolved = config.send_resolved
         wording = Wording(config.title, config.text, config.format)
-        self._targets = split(config.url.get_secret_value(), wording)
+        self._targets = split(config.url.get_secret_value(), wording, config.max_messages)
 
     def targets(self) -> Sequence[Target]:
         """One per channel or address."""
@@ -72,9 +77,16 @@ class AppriseTarget:
     """One target of an apprise URL: element `index` of the service's own list, None for all."""
 
     def __init__(
-        self, url: str, label: str, index: int | None = None, wording: Wording | None = None
+        self,
+        url: str,
+        label: str,
+        index: int | None = None,
+        wording: Wording | None = None,
+        most_messages: int = 1,
     ) -> None:
         self.label = label
+        self._most_messages = most_messages
+        self._progress = Progress()
         self._wording = Wording() if wording is None else wording
         self._url = url
         self._index = index
@@ -82,14 +94,30 @@ class AppriseTarget:
 
     def send(self, notification: Notification, timeout_seconds: float) -> None:
         """Send as HTML (mail) or text. Raises SendError with apprise's own words."""
+        for one in self._progress.left(notification, lambda: self._parts(notification)):
+            self._send_one(one, timeout_seconds)
+
+    def _parts(self, notification: Notification) -> tuple[tuple[Alert, ...], ...]:
+        with captured():
+            service = self._service()
+        # An incident is one, and its text is only its latest word.
+        most = 1 if hasattr(service, "action") or _is_mail(service) else self._most_messages
+        write = partial(self._wording.written, service, receiver=self.label, mail=False)
+        return part(notification, most, lambda one: write(one).shown)
+
+    def _service(self, timeout_seconds: float = 10.0) -> Any:
+        service = _instantiate(self._url, timeout_seconds)
+        if service is None:
+            raise SendError("configuration", "apprise cannot use this URL", permanent=True)
+        if self._index is not None:
+            _narrow(service, self._index)
+        return service
+
+    def _send_one(self, notification: Notification, timeout_seconds: float) -> None:
         from apprise import Apprise, NotifyFormat, NotifyType
 
         with captured() as lines, answers() as answered:
-            service = _instantiate(self._url, timeout_seconds)
-            if service is None:
-                raise SendError("configuration", "apprise cannot use this URL", permanent=True)
-            if self._index is not None:
-                _narrow(service, self._index)
+            service = self._service(timeout_seconds)
             mail = _is_mail(service)
             if mail:
                 service.headers[ID_HEADER] = notification.id
@@ -115,7 +143,9 @@ class AppriseTarget:
             raise explain(lines, self._secrets)
 
 
-def split(url: str, wording: Wording | None = None) -> tuple[AppriseTarget, ...]:
+def split(
+    url: str, wording: Wording | None = None, most_messages: int = 1
+) -> tuple[AppriseTarget, ...]:
     """The targets of a URL. Raises ValueError when apprise does not know it."""
     with captured():
         service = _instantiate(url)
@@ -124,10 +154,16 @@ def split(url: str, wording: Wording | None = None) -> tuple[AppriseTarget, ...]
     name = str(service.service_name)
     listed = _listed(service)
     if listed is None or len(listed) < 2:
-        return (AppriseTarget(url, name, wording=wording),)
+        return (AppriseTarget(url, name, None, wording, most_messages),)
     mail = _is_mail(service)
     return tuple(
-        AppriseTarget(url, str(one[-1]) if mail else f"{name} target {index + 1}", index, wording)
+        AppriseTarget(
+            url,
+            str(one[-1]) if mail else f"{name} target {index + 1}",
+            index,
+            wording,
+            most_messages,
+        )
         for index, one in enumerate(listed)
     )
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from notifiers.messages.composition import compose
 from notifiers.messages.escaped import calling_nobody
-from notifiers.messages.folding import cut
-from notifiers.messages.order import subject
+from notifiers.messages.folding import Assembled, cut
+from notifiers.messages.order import number_of, subject
 from notifiers.messages.plain import laid_out
 
 if TYPE_CHECKING:
@@ -26,18 +26,20 @@ _SHORTEST = 40
 
 def fitted_title(service: Any, notification: Notification) -> str:
     """The subject as far as the service's titles go; where it has none, half of the message."""
-    return shortened_title(service, calling_nobody(subject(notification)))
+    title = calling_nobody(subject(notification))
+    return shortened_title(service, title, number_of(notification))
 
 
-def shortened_title(service: Any, title: str) -> str:
-    """A title as far as the service's go; where it has none, half of the message."""
+def shortened_title(service: Any, title: str, end: str = "") -> str:
+    """A title as far as the service's go, and `end`; where it has none, half of the message."""
     limit = SLACK_HEADER_CHARACTERS if _has_blocks(service) else int(service.title_maxlen)
     if limit <= 0:
-        return cut(title, limit_of(service) // 2)
-    return title if len(title) <= limit else f"{title[: limit - 1]}…"
+        return cut(title, limit_of(service) // 2 - len(end)) + end
+    limit -= len(end)
+    return (title if len(title) <= limit else f"{title[: limit - 1]}…") + end
 
 
-def fitted_text(service: Any, notification: Notification, title: str) -> str:
+def fitted_text(service: Any, notification: Notification, title: str) -> Assembled:
     """The message without its subject, folded until what apprise makes of both fits.
 
     Services that take Markdown or HTML get text that is escaped, which makes it longer: so the
@@ -47,14 +49,15 @@ def fitted_text(service: Any, notification: Notification, title: str) -> str:
     message = compose(notification)
     room = limit - len(title.encode()) - _JOINT
     while room > _SHORTEST:
-        body = calling_nobody(laid_out(message, room, titled=False))
+        laid = laid_out(message, room, titled=False)
+        body = calling_nobody(laid.text)
         length = _posted_bytes(service, title, body)
         if length <= limit:
-            return body
+            return Assembled(body, laid.shown)
         # In proportion, and always by something.
         room = min(room - 1, int(min(room, len(body.encode())) * limit / length))
     # A title for a pager or a short message; all the rest would be half a word.
-    return cut(notification.id, max(1, room))
+    return Assembled(cut(notification.id, max(1, room)), len(notification.alerts))
 
 
 def limit_of(service: Any) -> int:

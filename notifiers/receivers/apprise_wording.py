@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from engine.config.message_templates import MessageTemplate
 from notifiers.messages.escaped import ChatText, MarkdownText, calling_nobody
 from notifiers.messages.hypertext import MAX_HTML_BYTES, html
+from notifiers.messages.order import number_of
 from notifiers.messages.templated import WordingError, in_trouble, line_of, text_of
 from notifiers.receivers.apprise_limits import (
     fits,
@@ -45,11 +46,12 @@ _PRINTED: Mapping[Format, Callable[[], Printed]] = {
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A message as apprise is given it."""
+    """A message as apprise is given it. `shown`: how many alerts stand in it."""
 
     title: str
     body: str
     format: Format
+    shown: int
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -82,14 +84,14 @@ class Wording:
         }
         if self.title:
             title = line_of("title", self.title, notification, ChatText)
-            title = shortened_title(service, title)
+            title = shortened_title(service, title, number_of(notification))
         else:
             title = fitted_title(service, notification)
         if mail:
-            return Written(title, *self._mail_body(notification), headers)
+            return self._mail(title, notification, headers)
         if not self.text:
             body = fitted_text(service, notification, title)
-            return Written(title, body, "text", headers)
+            return Written(title, body.text, "text", body.shown)
         body = text_of(
             "text",
             self.text,
@@ -98,11 +100,11 @@ class Wording:
             partial(fits, service, title, self.format),
             cuttable=limit_of(service) if self.format == "text" else 0,
         )
-        return Written(title, body, self.format, headers)
+        return Written(title, body.text, self.format, body.shown)
 
-    def _mail_body(self, notification: Notification) -> tuple[str, Format]:
+    def _mail(self, title: str, notification: Notification, headers: Mapping[str, str]) -> Written:
         if not self.text:
-            return html(notification), "html"
+            return Written(title, html(notification), "html", len(notification.alerts), headers)
         body = text_of(
             "html" if self.format == "html" else "text",
             self.text,
@@ -112,7 +114,7 @@ class Wording:
             below=_below if self.format == "html" else None,
             cuttable=MAX_HTML_BYTES if self.format == "text" else 0,
         )
-        return body, self.format
+        return Written(title, body.text, self.format, body.shown, headers)
 
 
 def _below(document: str, line: str) -> str:

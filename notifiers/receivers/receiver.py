@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from engine.config.quantities import Interval, PositiveDuration
 from rules.errors import StallwatchError
@@ -66,6 +66,10 @@ class Receiver(Protocol):
     def targets(self) -> Sequence[Target]:
         """The places that this entry names, at least one."""
         ...
+
+
+# Into how many messages a group may be split where one has no room for all of its alerts.
+MaxMessages: TypeAlias = Annotated[int, Field(ge=1, le=20)]
 
 
 class ReceiverSettings(BaseModel):

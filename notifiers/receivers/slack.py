@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr, field_validator, model_va
 
 from engine.config.message_templates import MessageTemplate
 from notifiers.receivers.apprise import split
-from notifiers.receivers.receiver import ReceiverSettings
+from notifiers.receivers.receiver import MaxMessages, ReceiverSettings
 from notifiers.slack.attachment import SlackField, SlackWording
 from notifiers.slack.places import Places
 from notifiers.slack.web import SlackTarget, Strategy
@@ -68,6 +68,7 @@ class SlackConfig(ReceiverSettings):
     short_fields: bool = False
     message_strategy: Strategy = "new"
     update_message: bool = False
+    max_messages: MaxMessages = 1
 
     @property
     def strategy(self) -> Strategy:
@@ -101,6 +102,8 @@ class SlackConfig(ReceiverSettings):
             raise ValueError("update_message and message_strategy say different things; keep one")
         if self.token is None and self.strategy != "new":
             raise ValueError("only a bot can edit or answer its messages; give token and channel")
+        if self.strategy == "update" and self.max_messages > 1:
+            raise ValueError("one message is edited, so max_messages must be 1")
         try:
             split(self.apprise_url())
         except ValueError:
@@ -133,7 +136,9 @@ class SlackReceiver:
         self.send_resolved = config.send_resolved
         wording = config.wording
         if config.strategy == "new" and not (wording or config.icon_emoji or config.icon_url):
-            self._targets: Sequence[Target] = split(config.apprise_url())
+            self._targets: Sequence[Target] = split(
+                config.apprise_url(), most_messages=config.max_messages
+            )
             return
         self._targets = (
             SlackTarget(
@@ -148,6 +153,7 @@ class SlackReceiver:
                 wording=wording,
                 strategy=config.strategy,
                 places=Places(),
+                most_messages=config.max_messages,
             ),
         )
 

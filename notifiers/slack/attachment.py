@@ -16,7 +16,8 @@ from notifiers.messages.escaped import (
     cut_for_slack,
     escaped_for_slack,
 )
-from notifiers.messages.order import subject
+from notifiers.messages.folding import Assembled
+from notifiers.messages.order import number_of, subject
 from notifiers.messages.plain import laid_out
 from notifiers.messages.templated import WordingError, in_trouble, line_of, text_of
 from rules.slotted import dataclass, field
@@ -33,6 +34,14 @@ _MARKED = ("fallback", "pretext", "text", "fields")
 _COLORS = {"firing": "danger", "resolved": "good"}
 # Addresses; anything else is none that a reader should follow.
 _LINKS = frozenset({"title_link", "image_url", "thumb_url", "icon_url"})
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """As JSON, and how many alerts stand in its text."""
+
+    body: dict[str, Any]
+    shown: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +68,7 @@ class SlackWording:
     def __bool__(self) -> bool:
         return bool(self.title or self.text or self.fields or any(self.lines.values()))
 
-    def attachment(self, notification: Notification, receiver: str) -> dict[str, Any]:
+    def attachment(self, notification: Notification, receiver: str) -> Attachment:
         """The attachment. A template that fails makes it the built-in one, which says so."""
         try:
             return self._own(notification)
@@ -67,7 +76,7 @@ class SlackWording:
             notification = in_trouble(notification, error, receiver)
         return SlackWording()._own(notification)  # noqa: SLF001 - of its own class
 
-    def _own(self, notification: Notification) -> dict[str, Any]:
+    def _own(self, notification: Notification) -> Attachment:
         title = calling_nobody(escaped_for_slack(subject(notification)))
         shown: dict[str, Any] = {
             "title": title,
@@ -81,27 +90,30 @@ class SlackWording:
             line = _line(name, template, notification)
             if line and (name not in _LINKS or line.startswith(("http://", "https://"))):
                 shown[name] = line
-        shown["text"] = self._text(notification)
+        body = self._text(notification)
+        shown["text"] = body.text
+        shown["title"] += number_of(notification)
         if self.fields:
             shown["fields"] = [
                 {
                     "title": _line("fields", one.title, notification),
-                    "value": _text("fields", one.value, notification, MAX_FIELD_BYTES),
+                    "value": _text("fields", one.value, notification, MAX_FIELD_BYTES).text,
                     "short": one.short,
                 }
                 for one in self.fields
             ]
-        return shown
+        return Attachment(shown, body.shown)
 
-    def _text(self, notification: Notification) -> str:
+    def _text(self, notification: Notification) -> Assembled:
         if self.text:
             return _text("text", self.text, notification, MAX_TEXT_BYTES)
         message, room = compose(notification), MAX_TEXT_BYTES
         while True:
-            text = calling_nobody(escaped_for_slack(laid_out(message, room, titled=False)))
+            laid = laid_out(message, room, titled=False)
+            text = calling_nobody(escaped_for_slack(laid.text))
             length = len(text.encode())
             if length <= MAX_TEXT_BYTES:
-                return text
+                return Assembled(text, laid.shown)
             room = min(room - 1, room * MAX_TEXT_BYTES // length)
 
 
@@ -109,7 +121,9 @@ def _line(setting: str, template: MessageTemplate, notification: Notification) -
     return line_of(setting, template, notification, SlackText, cut_for_slack)
 
 
-def _text(setting: str, template: MessageTemplate, notification: Notification, limit: int) -> str:
+def _text(
+    setting: str, template: MessageTemplate, notification: Notification, limit: int
+) -> Assembled:
     return text_of(
         setting,
         template,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import requests
 
+from notifiers.messages.parting import Progress, part
 from notifiers.receivers.apprise_answers import MAX_BODY_BYTES, refuse
 from notifiers.receivers.http_config import Identity
 from notifiers.receivers.http_post import JSON_HEADERS, ask
@@ -23,6 +24,7 @@ from notifiers.slack.places import Place
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from engine.alerts.alert import Alert
     from notifiers.notification import Notification
     from notifiers.slack.attachment import SlackWording
     from notifiers.slack.places import Places
@@ -39,7 +41,8 @@ _GONE = frozenset({
 class SlackTarget:
     """One channel. `url` is a webhook's, or "" with a bot's `token`. `look`: name and icon.
 
-    `places`: where the groups' messages are, kept by the strategies that need it.
+    `places`: where the groups' messages are, kept by the strategies that need it. `most_messages`:
+    into how many a group may be split.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class SlackTarget:
         wording: SlackWording,
         strategy: Strategy,
         places: Places,
+        most_messages: int = 1,
     ) -> None:
         silence_urllib3()
         self.label = f"Slack {channel}".rstrip()
@@ -62,13 +66,26 @@ class SlackTarget:
         self._look = {name: text for name, text in look.items() if text}
         self._wording = wording
         # Proxies and certificates are the environment's, as they are for what apprise asks.
+        self._most_messages = most_messages
+        self._progress = Progress()
         self._session = requests.Session()
         self._session.auth = Identity(f"Bearer {token}" if token else "")
 
     def send(self, notification: Notification, timeout_seconds: float) -> None:
         """Post the message, or edit or answer the group's. Raises SendError."""
+        for one in self._progress.left(notification, lambda: self._parts(notification)):
+            self._send_one(one, timeout_seconds)
+
+    def _parts(self, notification: Notification) -> tuple[tuple[Alert, ...], ...]:
+        return part(
+            notification,
+            self._most_messages,
+            lambda one: self._wording.attachment(one, self.label).shown,
+        )
+
+    def _send_one(self, notification: Notification, timeout_seconds: float) -> None:
         attachment = self._wording.attachment(notification, self.label)
-        body = {**self._look, "attachments": [attachment]}
+        body = {**self._look, "attachments": [attachment.body]}
         if self._url:
             shown = {"channel": self._channel} if self._channel else {}
             self._ask(self._url, {**shown, **body}, timeout_seconds)
@@ -90,7 +107,8 @@ class SlackTarget:
         if self.strategy != "new":
             # The next message after the end is a new one.
             begun = place if known is None else known
-            over = notification.status == "resolved" or not begun.ts
+            number, total = notification.part
+            over = (notification.status == "resolved" and number == total) or not begun.ts
             self.places.put(key, None if over else begun)
 
     def _continue(

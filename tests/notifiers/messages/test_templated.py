@@ -37,7 +37,7 @@ def test_every_alert_is_shown_or_counted(count: int, limit: int, support: Any) -
     told = of(support, count)
     text = text_of(
         "text", LIST, told, ChatText, lambda one: len(one.encode()) <= limit, cuttable=limit
-    )
+    ).text
     assert len(text.encode()) <= limit
     assert counted(text) == count
 
@@ -66,14 +66,14 @@ def test_no_text_is_longer_than_its_limit_and_none_is_half_a_character(
         lambda one: len(one.encode()) <= limit,
         cuttable=limit,
         cutter=cut_for_slack,
-    )
+    ).text
     assert len(text.encode()) <= limit
     assert re.fullmatch(r"(?:[^<>&]|<http://h\|[^<>]*>|&(?:amp|lt|gt);)*", text), text
 
 
 def test_a_template_that_fails_leaves_the_built_in_message_which_says_so(support: Any) -> None:
     wording = SlackWording(text=MessageTemplate("{{ (index .Alerts 99).Labels }}"))
-    shown = wording.attachment(of(support, 3), "Slack #ops")
+    shown = wording.attachment(of(support, 3), "Slack #ops").body
     assert "RankSlow" in shown["text"]
     assert "The template of 'text' failed, so this is the built-in message:" in shown["text"]
     assert "index out of range: 99" in shown["text"]
@@ -94,7 +94,7 @@ def test_a_label_of_a_megabyte_is_cut_and_so_is_an_annotation(support: Any) -> N
     template = MessageTemplate(
         "{{ range .Alerts }}{{ .Labels }}{{ .Annotations.summary }}{{ end }}"
     )
-    shown = SlackWording(text=template).attachment(told, "Slack")["text"]
+    shown = SlackWording(text=template).attachment(told, "Slack").body["text"]
     assert len(shown.encode()) <= MAX_TEXT_BYTES
     assert "built-in" not in shown
 

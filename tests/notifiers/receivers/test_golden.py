@@ -79,12 +79,14 @@ def test_what_a_service_is_sent_in_own_words(name: str, services: Any, support: 
 
 def test_a_slack_attachment_in_own_words(support: Any) -> None:
     wording = SlackWording(MessageTemplate(TITLE), MessageTemplate(TEXT))
-    shown = json.dumps(wording.attachment(group(support), "Slack"), indent=2, ensure_ascii=False)
+    shown = json.dumps(
+        wording.attachment(group(support), "Slack").body, indent=2, ensure_ascii=False
+    )
     held_against("own_words/slack_attachment.json", shown + "\n")
 
 
 def test_a_slack_attachment_with_the_built_in_text(support: Any) -> None:
-    shown = SlackWording().attachment(group(support), "Slack")
+    shown = SlackWording().attachment(group(support), "Slack").body
     held_against("slack_attachment.json", json.dumps(shown, indent=2, ensure_ascii=False) + "\n")
 
 

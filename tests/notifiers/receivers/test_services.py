@@ -95,7 +95,7 @@ def test_small_screens_get_what_fits_on_them(url: str, name: str, support: Any) 
     crowd = tuple(support.firing(name, rank=str(rank)) for rank in range(100))
     for told in (replace(group(support), alerts=crowd), group(support)):
         title = fitted_title(service, told)
-        body = fitted_text(service, told, title)
+        body = fitted_text(service, told, title).text
         (call,) = service._build_send_calls(body=body, title=title, body_format=NotifyFormat.TEXT)
         assert len(f"{call['title']}{call['body']}".encode()) <= limit_of(service)
         assert call["title"].startswith("[FIRING:") or call["body"].startswith(("[FIRING:", "<b>"))
