@@ -13,9 +13,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from engine.alerts.alert import Suppression
+from engine.http.paths import NOTIFY
 from engine.state.file import StateFile
 from notifiers import outbox as outbox_rows
-from notifiers.api.notify import PREFIX, NotifyApi
+from notifiers.api.notify import NotifyApi
 from notifiers.api.service import SilenceService
 from notifiers.dispatch import tables
 from notifiers.dispatch.loop import DispatchLoop
@@ -28,6 +29,7 @@ from notifiers.routing.plan import Plan
 from notifiers.upgrade import move_old_outbox
 from notifiers.worker import SendOptions, Worker
 from rules.errors import StallwatchError
+from rules.slotted import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -155,7 +157,10 @@ class OutboxDelivery:
 
     def suppression(self, alert: Alert) -> Suppression:
         """What keeps notifications of an alert back now."""
-        return Suppression() if self._service is None else self._service.suppression(alert)
+        found = Suppression() if self._service is None else self._service.suppression(alert)
+        dispatcher = self._loop.dispatcher
+        seen = None if dispatcher is None else dispatcher.acknowledged.of(alert)
+        return found if seen is None else replace(found, acknowledgement=seen)
 
     def mounted(self, alerts: Callable[[], Sequence[Alert]]) -> Mapping[str, Handler]:
         """Alertmanager's API, and our own beside it."""
@@ -166,7 +171,7 @@ class OutboxDelivery:
             self._options.clock,
         )
         theirs = {} if self._service is None else self._service.mounted(alerts)
-        return {**theirs, PREFIX: own.handle}
+        return {**theirs, NOTIFY: own.handle}
 
     def _wake_all(self) -> None:
         self._loop.wake()

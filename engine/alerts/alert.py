@@ -46,14 +46,25 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """Somebody has seen an alert. `at_ms`: unix milliseconds."""
+
+    author: str
+    comment: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Suppression:
     """What keeps notifications of an alert back, as Alertmanager's AlertStatus names it.
 
     Ids of silences, fingerprints of the alerts that inhibit it, names of the time intervals that
-    mute its group. `dropped`: relabelling keeps it from everybody.
+    mute its group. `dropped`: relabelling keeps it from everybody. `acknowledgement`: nobody is
+    told of it again.
     """
 
     silenced_by: tuple[str, ...] = ()
     inhibited_by: tuple[str, ...] = ()
     muted_by: tuple[str, ...] = ()
     dropped: bool = False
+    acknowledgement: Acknowledgement | None = None

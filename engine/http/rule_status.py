@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 def alerts(sources: Sources, _request: Request) -> Response:
     """All active alerts. Ours, beyond Prometheus: `evidence`, `firedAt`, `resolvedAt`, and
-    `silencedBy`, `inhibitedBy`, `mutedBy` and `dropped` where nobody is told of an alert.
+    `silencedBy`, `inhibitedBy`, `mutedBy` and `dropped` where nobody is told of an alert,
+    `acknowledged` where somebody has seen it.
     """  # noqa: D205 - one sentence
     found = [encode_alert(alert) | _suppressed(sources, alert) for alert in sources.alerts()]
     return success({"alerts": found})
@@ -76,7 +77,12 @@ def _suppressed(sources: Sources, alert: Alert) -> dict[str, Any]:
         "mutedBy": found.muted_by,
     }
     shown: dict[str, Any] = {name: list(by) for name, by in named.items() if by}
-    return shown | {"dropped": True} if found.dropped else shown
+    if found.dropped:
+        shown["dropped"] = True
+    if (seen := found.acknowledgement) is not None:
+        at = format_rfc3339(seen.at_ms)
+        shown["acknowledged"] = {"by": seen.author, "comment": seen.comment, "at": at}
+    return shown
 
 
 def _selected(status: RuleStatus, wanted: str, names: set[str]) -> bool:

@@ -6,23 +6,30 @@ import logging
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from engine.alerts.alert import Acknowledgement
+from engine.alerts.matchers import MatcherError, all_match, parse_matchers
+from engine.alerts.wording import inert
 from engine.http.message import JSON, ApiError, success
+from engine.http.paths import ACKNOWLEDGE, MESSAGES, RESEND, WITHDRAW
+from engine.state.connection import StateConnection
+from notifiers.acknowledgements import acknowledge, withdraw
 from notifiers.outbox import Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from engine.alerts.matchers import Matcher
     from engine.http.message import Handler, Request, Response
+    from engine.labels import Labels
     from engine.state.file import StateFile
     from notifiers.entry import Entry
 
 logger = logging.getLogger(__name__)
 
-PREFIX = "/api/v1/notify/"
-MESSAGES = f"{PREFIX}messages"
-RESEND = f"{PREFIX}resend"
+# Of an author and a comment together; a silence may be as large.
+MAX_TEXT_CHARACTERS = 16_384
 
 
 class ResendRequest(BaseModel):
@@ -32,6 +39,31 @@ class ResendRequest(BaseModel):
 
     ids: list[str] = []
     all: bool = False
+
+
+class WithdrawRequest(BaseModel):
+    """Whose acknowledgement is taken back, by matchers in Alertmanager's spelling."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    matchers: list[str] = Field(min_length=1)
+
+    def parsed(self) -> tuple[Matcher, ...]:
+        """The matchers. Raises ApiError."""
+        try:
+            found = tuple(one for text in self.matchers for one in parse_matchers(text))
+        except MatcherError as error:
+            raise ApiError("bad_data", f"matchers: {error}") from error
+        if all_match(found, {}):
+            raise ApiError("bad_data", "matchers: at least one has to ask for something")
+        return found
+
+
+class AcknowledgeRequest(WithdrawRequest):
+    """Who has seen what fires and matches."""
+
+    author: str = Field(min_length=1, max_length=MAX_TEXT_CHARACTERS)
+    comment: str = Field(default="", max_length=MAX_TEXT_CHARACTERS)
 
 
 class NotifyApi:
@@ -55,6 +87,8 @@ class NotifyApi:
         self._routes: dict[tuple[str, str], Handler] = {
             ("GET", MESSAGES): self._messages,
             ("POST", RESEND): self._resend,
+            ("POST", ACKNOWLEDGE): self._acknowledge,
+            ("POST", WITHDRAW): self._withdraw,
         }
 
     def handle(self, request: Request) -> Response:
@@ -98,6 +132,30 @@ class NotifyApi:
                 for one in resent
             ]
         )
+
+    def _acknowledge(self, request: Request) -> Response:
+        wanted = body_of(request, AcknowledgeRequest)
+        given = Acknowledgement(wanted.author, wanted.comment, self._clock())
+        matchers = wanted.parsed()
+        found = self._write(lambda connection: acknowledge(connection, matchers, given))
+        for labels in found:
+            logger.info("%s has seen %s", inert(given.author), inert(str(labels)))
+        return success([labels.to_dict() for labels in found])
+
+    def _withdraw(self, request: Request) -> Response:
+        matchers = body_of(request, WithdrawRequest).parsed()
+        found = self._write(lambda connection: withdraw(connection, matchers))
+        return success([labels.to_dict() for labels in found])
+
+    def _write(self, what: Callable[[sqlite3.Connection], list[Labels]]) -> list[Labels]:
+        own = StateConnection(self._state, "FULL")
+        try:
+            with own.writing() as connection:
+                found = what(connection)
+        finally:
+            own.close()
+        self._wake()
+        return found
 
 
 def body_of(request: Request, model: type[Any]) -> Any:

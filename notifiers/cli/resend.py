@@ -13,7 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from engine.address import local_url
 from engine.alerts.wording import inert
 from engine.http.client import NoAgentError, exchange
-from notifiers.api.notify import MESSAGES, RESEND
+from engine.http.paths import MESSAGES, RESEND
 from notifiers.integrations import integrations
 from notifiers.outbox import Outbox
 from notifiers.worker import unix_ms

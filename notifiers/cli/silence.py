@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.address import local_url
-from engine.alerts.matchers import Matcher, MatcherError, parse_matchers, spelled
+from engine.alerts.matchers import MatcherError, spelled
 from engine.alerts.wording import inert
 from engine.cli.alerts import checked_url
 from engine.cli.durations import read_duration
+from engine.cli.selection import login_name, read_matchers
 from engine.config.loader import load_config
 from engine.timestamps import format_rfc3339, parse_timestamp
 from notifiers.api.silences import in_order
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
+    from engine.alerts.matchers import Matcher
     from notifiers.cli.silence_books import SilenceBook
 
 DEFAULT_DURATION = "1h"
@@ -193,23 +193,9 @@ def requested(args: argparse.Namespace, now_ms: int) -> Silence:
 def matchers_of(words: Sequence[str]) -> tuple[Matcher, ...]:
     """The matchers of arguments; one without an operator names an alert. Raises StallwatchError."""
     try:
-        return tuple(matcher for word in words for matcher in _matchers_of(word))
+        return read_matchers(words)
     except MatcherError as error:
         raise StallwatchError(f"stallwatch silence: {error}") from error
-
-
-def _matchers_of(word: str) -> tuple[Matcher, ...]:
-    if word and not any(char in word for char in '=!~{}"'):
-        return (Matcher("alertname", "=", word),)
-    return parse_matchers(word)
-
-
-def login_name() -> str:
-    """Who is at the terminal, behind sudo too."""
-    try:
-        return os.environ.get("SUDO_USER") or getpass.getuser()
-    except (KeyError, OSError):  # a container's bare uid
-        return f"uid {os.getuid()}"
 
 
 def _book(args: argparse.Namespace) -> SilenceBook:

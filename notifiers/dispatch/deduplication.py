@@ -54,15 +54,19 @@ def decide(
     now_ms: int,
     repeat_ms: int,
     send_resolved: bool = True,
+    seen: bool = False,
 ) -> News | None:
     """The news in a group's alerts that are not muted; None: there are none.
 
-    An entry that has expired is as good as none, but what it owes is still owed.
+    An entry that has expired is as good as none, but what it owes is still owed. `seen`: all that
+    fires has been acknowledged, so that it is not told once more.
     """
     before = entry or LogEntry(0, 0)
-    known = before if entry is not None and now_ms < entry.expires_ms else None
+    known = before if entry is not None and (seen or now_ms < entry.expires_ms) else None
     over = frozenset(resolved & before.told)
     reason = _reason(known, firing, over, now_ms, repeat_ms, send_resolved=send_resolved)
+    if seen and reason == "repeat interval elapsed":
+        reason = None
     if reason is None and over:
         # It does not ask for resolutions, and the rest is no news: nothing is owed any more.
         settled = replace(before, told=before.told - over)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from engine.alerts.alert import Suppression
 from engine.alerts.fingerprint import fingerprint
+from notifiers.acknowledgements import NOTHING
 from notifiers.dispatch.deduplication import decide
 from notifiers.dispatch.group import Group, Timer, group_names, is_firing
 from notifiers.dispatch.message import Message, digest, message_of
@@ -76,6 +77,8 @@ class Dispatcher:
         self._keeps_owed = keeps_owed
         self._twins = Twins(muting.labelled, log)
         self.flaps = flaps
+        # What somebody has seen; whoever drives the dispatcher keeps it up to date.
+        self.acknowledged = NOTHING
         self._groups: dict[str, Group] = {}
         # By fingerprint, how many groups hold the alert.
         self._held: dict[str, int] = {}
@@ -298,6 +301,7 @@ class Dispatcher:
             return
         firing = {key for key, alert in alerts.items() if is_firing(alert)}
         resolved = alerts.keys() - firing
+        seen = bool(firing) and all(self.acknowledged.of(alerts[key]) is not None for key in firing)
         for to in self._addressees.get(group.route.receiver, ()):
             entry = self._log.entry(group.key, to.key)
             news = decide(
@@ -307,6 +311,7 @@ class Dispatcher:
                 now_ms=now_ms,
                 repeat_ms=group.route.repeat_interval_ms,
                 send_resolved=to.send_resolved,
+                seen=seen,
             )
             if news is None:
                 continue

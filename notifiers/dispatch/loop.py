@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from engine.state.connection import StateConnection
 from engine.state.file import StateFile
 from notifiers import outbox
+from notifiers.acknowledgements import read_acknowledged
 from notifiers.dead_letters import drop_told, read_told
 from notifiers.dispatch import flap_rows, tables
 from notifiers.dispatch.deduplication import not_told, told_again
@@ -120,6 +121,7 @@ class DispatchLoop:
         self._sequence, alerts = tables.alerts_since(connection, self._sequence)
         # Not before alerts are read: one that ended after it was told again has to find it told.
         self._take_resent(connection, log, now_ms)
+        dispatcher.acknowledged = read_acknowledged(connection)
         touched = dispatcher.take(alerts, now_ms)
         flushed = dispatcher.flush(now_ms)
         turn = _Turn(self._sequence, (*touched, *flushed.spoke), flushed)

@@ -37,6 +37,14 @@ CREATE TABLE IF NOT EXISTS notify_sent_as (
     fingerprint TEXT PRIMARY KEY,
     labels TEXT NOT NULL
 );
+-- Who has seen an alert that fires, as it fired then.
+CREATE TABLE IF NOT EXISTS notify_ack (
+    fingerprint TEXT PRIMARY KEY,
+    fired_at_ms INTEGER NOT NULL,
+    author TEXT NOT NULL,
+    comment TEXT NOT NULL,
+    at_ms INTEGER NOT NULL
+);
 CREATE TABLE IF NOT EXISTS notify_group (
     id TEXT PRIMARY KEY,
     next_flush_ms INTEGER NOT NULL,
@@ -106,9 +114,11 @@ def read_alert(text: str) -> Alert | None:
 
 def drop_alerts(connection: sqlite3.Connection, fingerprints: Sequence[str], sequence: int) -> None:
     """Forget alerts, except what came after `sequence`: it may fire again."""
-    connection.executemany(
-        "DELETE FROM notify_sent_as WHERE fingerprint = ?", [(each,) for each in fingerprints]
-    )
+    for table in ("notify_sent_as", "notify_ack"):
+        connection.executemany(
+            f"DELETE FROM {table} WHERE fingerprint = ?",  # noqa: S608 - one of two constants
+            [(each,) for each in fingerprints],
+        )
     connection.executemany(
         "DELETE FROM notify_alert WHERE fingerprint = ? AND sequence <= ?",
         [(each, sequence) for each in fingerprints],

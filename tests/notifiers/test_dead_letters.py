@@ -12,7 +12,7 @@ import pytest
 
 from engine.cli.main import main
 from engine.http.message import JSON, ApiError, Request
-from notifiers.api.notify import MESSAGES, PREFIX, RESEND
+from engine.http.paths import MESSAGES, NOTIFY, RESEND
 from notifiers.outbox import Outbox
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def test_a_kill_in_the_middle_has_done_nothing(
 
 
 def post(agent: Any, body: str, content_type: str = JSON) -> Any:
-    handle = agent.delivery.mounted(tuple)[PREFIX]
+    handle = agent.delivery.mounted(tuple)[NOTIFY]
     return handle(Request("POST", RESEND, body=body.encode(), content_type=content_type))
 
 
@@ -209,7 +209,7 @@ def test_the_api_sends_again_and_shows_what_became_of_it(make_dead: Any, support
     answer = json.loads(post(agent, json.dumps({"ids": [dead.id]})).body)
     assert answer["data"] == [{"id": dead.id, "integration": KEY, "refused": ""}]
     agent.settle("delivered", 1)
-    handle = agent.delivery.mounted(tuple)[PREFIX]
+    handle = agent.delivery.mounted(tuple)[NOTIFY]
     asked = Request("GET", MESSAGES, {"id": (dead.id, "none")})
     (row,) = json.loads(handle(asked).body)["data"]
     assert (row["id"], row["state"], row["attempts"]) == (dead.id, "delivered", 2)

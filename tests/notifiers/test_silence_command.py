@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.cli.main import main
+from engine.cli.selection import login_name
 from engine.config.model import Config
 from engine.http.message import Response
 from engine.http.server import serve
 from notifiers.api.service import SilenceService
-from notifiers.cli.silence import login_name
 from notifiers.routing.plan import everybody
 from notifiers.silences.store import Silences
 from notifiers.worker import unix_ms

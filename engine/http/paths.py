@@ -1,0 +1,11 @@
+"""Paths of the API that commands ask for and the delivery answers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NOTIFY: Final = "/api/v1/notify/"
+MESSAGES: Final = f"{NOTIFY}messages"
+RESEND: Final = f"{NOTIFY}resend"
+ACKNOWLEDGE: Final = f"{NOTIFY}acknowledge"
+WITHDRAW: Final = f"{NOTIFY}withdraw"
