@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ALERTS = 1000
-# Of each alert, with its evidence: a row of its own, one in each message and a part of each body, as
+# Of each alert, with its evidence: a row of its own, a part of each message and of each body, as
 # objects and as text, for two receivers that may be told at once; and what the test keeps of it.
 BYTES_EACH = 15_000
 
