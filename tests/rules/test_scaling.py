@@ -77,8 +77,8 @@ def test_the_fast_pack_is_the_shipped_one_ten_times_faster(path: Path) -> None:
     assert slow is not None
     assert fast is not None
     for before, after in zip(slow.groups, fast.groups, strict=True):
-        assert before.interval_ms == 10_000
-        assert after.interval_ms == 1_000
+        assert before.interval_ms is not None
+        assert after.interval_ms == before.interval_ms / 10
         for old, new in zip(before.rules, after.rules, strict=True):
             if isinstance(old, AlertingRule):
                 assert isinstance(new, AlertingRule)
