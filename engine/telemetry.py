@@ -122,6 +122,12 @@ METRICS: dict[str, Description] = {
     "stallwatch_notify_dead": Description(
         "gauge", "Notifications given up within a week; `stallwatch notify dead` lists them."
     ),
+    "stallwatch_notify_held_back_total": Description(
+        "counter", "Messages that a rate limit kept from being made, by integration."
+    ),
+    "stallwatch_notify_waiting_groups": Description(
+        "gauge", "Groups with news that a rate limit holds back, by integration."
+    ),
     "stallwatch_notify_flapping_alerts": Description(
         "gauge", "Alerts that fire and resolve too often to be told each time."
     ),

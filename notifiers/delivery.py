@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from engine.telemetry import OwnSample
     from notifiers.dispatch.dispatcher import Dispatcher
     from notifiers.dispatch.group import Timer
+    from notifiers.dispatch.limiting import Limiter
     from notifiers.dispatch.log import NotificationLog
     from notifiers.worker import Integration
 
@@ -132,14 +133,19 @@ class OutboxDelivery:
     def samples(self) -> Sequence[OwnSample]:
         """The stallwatch_notify_* metrics now."""
         silences = [] if self._service is None else self._service.samples()
-        noise = self._flapping_samples()
+        noise = self._noise_samples()
         return [*self._counter_samples(), *self._backlog_samples(), *noise, *silences]
 
-    def _flapping_samples(self) -> Iterable[OwnSample]:
+    def _noise_samples(self) -> Iterable[OwnSample]:
         with self._loop.lock:
             dispatcher = self._loop.dispatcher
-            if dispatcher is not None and dispatcher.flaps is not None:
+            if dispatcher is None:
+                return
+            if dispatcher.flaps is not None:
                 yield "stallwatch_notify_flapping_alerts", (), "gauge", float(len(dispatcher.flaps))
+            for worker in self._workers:
+                if worker.integration.limit is not None:
+                    yield from _held(worker.integration, dispatcher.limiter)
 
     def _kept_back(self, labels: Labels) -> Suppression:
         with self._loop.lock:
@@ -229,6 +235,12 @@ class OutboxDelivery:
             yield "stallwatch_notify_pending", labels, "gauge", float(backlog.pending)
             yield "stallwatch_notify_oldest_pending_seconds", labels, "gauge", age_ms / 1000
             yield "stallwatch_notify_dead", labels, "gauge", float(backlog.failed)
+
+
+def _held(one: Integration, limiter: Limiter) -> Iterable[OwnSample]:
+    own, labels = limiter.budget(one.key), (("integration", one.key), ("receiver", one.receiver))
+    yield "stallwatch_notify_held_back_total", labels, "counter", float(own.held_total)
+    yield "stallwatch_notify_waiting_groups", labels, "gauge", float(len(own.waiting))
 
 
 def _counts(worker: Worker) -> Iterable[tuple[str, Pairs, int]]:

@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from notifiers.alertmanager.resending import Resender
+from notifiers.dispatch.limiting import RateLimit
 from notifiers.heartbeat.pulse import Pulse
 from notifiers.origin import Origin
 from notifiers.receivers.alertmanager import AlertmanagerReceiver
@@ -56,6 +57,8 @@ def _with_upkeep(one: Integration, config: Config) -> Integration:
 
 
 def _of(receiver: ReceiverConfig) -> Iterator[Integration]:
+    rate = receiver.rate_limit
+    limit = None if rate is None else RateLimit(rate.messages, rate.per.ms)
     counts: dict[str, int] = {}
     for one in receiver.integrations:
         index = counts[one.kind] = counts.get(one.kind, -1) + 1
@@ -65,7 +68,9 @@ def _of(receiver: ReceiverConfig) -> Iterator[Integration]:
             key = f"{receiver.name}/{one.kind}/{index}"
             if len(targets) > 1:
                 key = f"{key}/{target.label}"
-            found = Integration(key, receiver.name, one.kind, target, built.send_resolved)
+            found = Integration(
+                key, receiver.name, one.kind, target, built.send_resolved, limit=limit
+            )
             if isinstance(settings, ReceiverSettings):
                 found = replace(
                     found,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.state.file import StateFile
+    from notifiers.dispatch.limiting import RateLimit
     from notifiers.entry import Entry
     from notifiers.notification import Notification
     from notifiers.receivers.receiver import Target
@@ -51,7 +52,7 @@ class Integration:
 
     `upkeep`: what is done between messages. `hears` False: it is told of no alert.
     `timeout_seconds` bounds one attempt; a row that is older than `max_retry_age_seconds` when
-    an attempt fails is given up.
+    an attempt fails is given up. `limit`: how many messages are made for it; None: any number.
     """
 
     key: str
@@ -63,6 +64,7 @@ class Integration:
     hears: bool = True
     timeout_seconds: float = 10.0
     max_retry_age_seconds: float = 86_400.0
+    limit: RateLimit | None = None
 
 
 def send(integration: Integration, notification: Notification) -> None:

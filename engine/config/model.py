@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field, SkipValidation
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, SkipValidation, field_validator
 from pydantic_core import core_schema
 
 from engine.alerts.matchers import Matcher
@@ -150,10 +150,26 @@ class IntegrationConfig(Section):
     span: SkipValidation[Span] = Span(0, 0)
 
 
+class RateLimitConfig(Section):
+    """How many messages each of a receiver's integrations gets within any `per`."""
+
+    messages: int = Field(ge=1)
+    per: PositiveDuration = Interval(3_600_000)
+
+    @field_validator("per")
+    @classmethod
+    def _is_remembered(cls, per: Interval) -> Interval:
+        """What was sent is known for a week."""
+        if per.ms > 7 * _DAY_MS:
+            raise ValueError("must be a week at most")
+        return per
+
+
 class ReceiverConfig(Section):
-    """Everyone who is told together, under one name."""
+    """Everyone who is told together, under one name. `rate_limit` None: no limit."""
 
     name: str
+    rate_limit: RateLimitConfig | None = None
     integrations: tuple[IntegrationConfig, ...] = ()
 
 

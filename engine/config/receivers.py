@@ -8,7 +8,8 @@ from pydantic import ValidationError
 
 from engine.config.complaints import report_all
 from engine.config.message_templates import CONTEXT
-from engine.config.model import IntegrationConfig, ReceiverConfig
+from engine.config.model import IntegrationConfig, RateLimitConfig, ReceiverConfig
+from engine.config.plain import plain
 from engine.config.secrets import shown
 from rules.document import Mapping, Scalar, Sequence
 from rules.fields import did_you_mean
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from rules.templates.library import Library
 
 _SUFFIX = "_configs"
+_RATE_LIMIT = "rate_limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +76,34 @@ class ReceiverReader:
             self.report.add(name.value.span, "a receiver's name is text", code="receiver")
             return None
         integrations: list[IntegrationConfig] = []
+        limit = node.get(_RATE_LIMIT) if self.theirs is None else None
         for entry in node.entries:
-            if entry is name or (isinstance(entry.value, Scalar) and entry.value.null):
+            if entry is name or entry is limit:
+                continue
+            if isinstance(entry.value, Scalar) and entry.value.null:
                 continue
             if self._is_theirs(entry) and self.theirs is not None:
                 integrations.extend(self.theirs.integrations(entry))
             else:
                 integrations.extend(self._integrations(entry))
-        return ReceiverConfig(name=name.value.value, integrations=tuple(integrations))
+        return ReceiverConfig(
+            name=name.value.value,
+            integrations=tuple(integrations),
+            rate_limit=None if limit is None else self._rate_limit(limit.value),
+        )
+
+    def _rate_limit(self, node: Node) -> RateLimitConfig | None:
+        if isinstance(node, Scalar) and node.null:
+            return None
+        if not isinstance(node, Mapping):
+            message = f"'{_RATE_LIMIT}' says how many messages in how long"
+            self.report.add(node.span, message, "such as {messages: 20, per: 1h}", "receiver")
+            return None
+        try:
+            return RateLimitConfig.model_validate(plain(node))
+        except ValidationError as error:
+            report_all(error, node, RateLimitConfig, self.report, f"'{_RATE_LIMIT}'")
+            return None
 
     def _is_theirs(self, entry: Entry) -> bool:
         kind = entry.key.value.removesuffix(_SUFFIX)
@@ -96,6 +118,7 @@ class ReceiverReader:
         kind = key.removesuffix(_SUFFIX)
         if not key.endswith(_SUFFIX) or kind not in self.kinds.receivers:
             known = [f"{name}{_SUFFIX}" for name in sorted(self.kinds.receivers)]
+            known += [] if self.theirs is not None else [_RATE_LIMIT]
             message = f"a receiver has no field '{shown(key)}'"
             self.report.add(entry.key.span, message, did_you_mean(key, known), "receiver")
             return

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from engine.alerts.alert import Suppression
 from engine.alerts.fingerprint import fingerprint
 from notifiers.acknowledgements import NOTHING
-from notifiers.dispatch.deduplication import decide
 from notifiers.dispatch.group import Group, Timer, group_names, is_firing
-from notifiers.dispatch.message import Message, digest, message_of
+from notifiers.dispatch.limiting import Limiter
+from notifiers.dispatch.message import Message, digest
+from notifiers.dispatch.speaking import Speaker, named
 from notifiers.dispatch.twins import Twins
 from rules.slotted import dataclass, replace
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from engine.alerts.alert import Alert
     from engine.labels import Labels
     from notifiers.dispatch.flapping import Flaps
-    from notifiers.dispatch.log import Key, LogEntry, NotificationLog
+    from notifiers.dispatch.log import Key, NotificationLog
     from notifiers.dispatch.message import Addressee
     from notifiers.dispatch.muting import Muting
     from notifiers.routing.tree import Route
@@ -76,6 +77,8 @@ class Dispatcher:
         self._timers = dict(timers or {})
         self._keeps_owed = keeps_owed
         self._twins = Twins(muting.labelled, log)
+        self.limiter = Limiter(addressees)
+        self._speaker = Speaker(addressees, muting, log, self.limiter)
         self.flaps = flaps
         # What somebody has seen; whoever drives the dispatcher keeps it up to date.
         self.acknowledged = NOTHING
@@ -155,7 +158,7 @@ class Dispatcher:
             first = not group.timer.flushed
             group.flushed(now_ms)
             heapq.heappush(self._due, (group.timer.next_flush_ms, group.id))
-            news = list(self._speak(group, now_ms))
+            news = list(self._speaker.speak(group, self.acknowledged, now_ms))
             messages += news
             settled += self._settle(group, now_ms)
             if first or news:
@@ -182,7 +185,9 @@ class Dispatcher:
         if now_ms - self._swept_ms < SWEEP_MS:
             return []
         self._swept_ms = now_ms
-        self._log.sweep({group.key for group in self._groups.values()}, now_ms)
+        alive = {group.key for group in self._groups.values()}
+        self._log.sweep(alive, now_ms)
+        self.limiter.sweep(alive)
         if self.flaps is not None:
             self.flaps.sweep(now_ms)
         over_ms = now_ms - EMPTY_GROUP_MS
@@ -194,6 +199,17 @@ class Dispatcher:
     def sent(self, labels: Labels) -> Labels | None:
         """The labels with which an alert is sent; None: it is dropped."""
         return self._muting.labelled(labels)
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is something to save, the log and what `flush` gave apart."""
+        return bool(self.limiter.changed or (self.flaps is not None and self.flaps.changed))
+
+    def saved(self) -> None:
+        """It is on the disk."""
+        self.limiter.saved()
+        if self.flaps is not None:
+            self.flaps.saved()
 
     def groups(self) -> Iterator[Group]:
         """All that have alerts."""
@@ -213,8 +229,9 @@ class Dispatcher:
             own, key = group_names(route, labels)
             group = self._groups.get(own)
             if group is None:
-                if not is_firing(alert) and not self._is_owed(key, route, identity):
-                    continue  # nobody here heard that it fired
+                heard = self._is_owed(key, route, identity) or self.limiter.holds(key)
+                if not is_firing(alert) and not heard:
+                    continue  # nobody here heard that it fired, or would have without a limit
                 group = self._groups[own] = self._begin(own, key, route, labels, now_ms)
             before = group.timer
             if identity not in group.alerts:
@@ -271,18 +288,17 @@ class Dispatcher:
             after = replace(entry, sent_ms=now_ms, firing=entry.firing - own, told=entry.told - own)
             self._log.write(group_key, integration, after)
             parts = (group_key, integration, identity, str(alert.resolved_at_ms))
-            yield self._named(
-                Message(
-                    digest(parts),
-                    entry.receiver,
-                    integration,
-                    group_key,
-                    dict(entry.group_labels),
-                    (alert,),
-                    "all alerts resolved",
-                    is_removed=integration not in self._known,
-                )
+            message = Message(
+                digest(parts),
+                entry.receiver,
+                integration,
+                group_key,
+                dict(entry.group_labels),
+                (alert,),
+                "all alerts resolved",
+                is_removed=integration not in self._known,
             )
+            yield named(message, self._log)
 
     def _begin(
         self, own: str, key: str, route: Route, labels: Mapping[str, str], now_ms: int
@@ -295,43 +311,12 @@ class Dispatcher:
         heapq.heappush(self._due, (timer.next_flush_ms, own))
         return Group(own, key, route, labels, timer)
 
-    def _speak(self, group: Group, now_ms: int) -> Iterator[Message]:
-        alerts = self._muting.heard(group.alerts, group.route, now_ms)
-        if not alerts:
-            return
-        firing = {key for key, alert in alerts.items() if is_firing(alert)}
-        resolved = alerts.keys() - firing
-        seen = bool(firing) and all(self.acknowledged.of(alerts[key]) is not None for key in firing)
-        for to in self._addressees.get(group.route.receiver, ()):
-            entry = self._log.entry(group.key, to.key)
-            news = decide(
-                entry,
-                firing,
-                resolved,
-                now_ms=now_ms,
-                repeat_ms=group.route.repeat_interval_ms,
-                send_resolved=to.send_resolved,
-                seen=seen,
-            )
-            if news is None:
-                continue
-            self._log.write(group.key, to.key, _whose(news.entry, group))
-            if not news.silent:
-                yield self._named(message_of(group, to, news, alerts, entry))
-
-    def _named(self, message: Message) -> Message:
-        found = {
-            identity: self._log.sent_as[identity]
-            for identity in (fingerprint(alert.labels) for alert in message.alerts)
-            if identity in self._log.sent_as
-        }
-        return replace(message, sent_as=found) if found else message
-
     def _settle(self, group: Group, now_ms: int) -> Iterator[str]:
         """Let go of resolved alerts that nobody is owed."""
         resolved = [key for key, alert in group.alerts.items() if not is_firing(alert)]
         for identity in resolved:
-            if self._keeps_owed and self._is_owed(group.key, group.route, identity):
+            keeps = self._keeps_owed or self.limiter.holds(group.key)
+            if keeps and self._is_owed(group.key, group.route, identity):
                 continue
             group.drop(identity, now_ms)
             self._held[identity] -= 1
@@ -347,8 +332,3 @@ class Dispatcher:
 def _is_abandoned(group: Group, now_ms: int) -> bool:
     since = group.empty_since_ms
     return not group.alerts and since is not None and now_ms - since >= EMPTY_GROUP_MS
-
-
-def _whose(entry: LogEntry, group: Group) -> LogEntry:
-    labels = tuple(sorted(group.labels.items()))
-    return replace(entry, group_labels=labels, receiver=group.route.receiver)

@@ -16,7 +16,7 @@ from engine.state.file import StateFile
 from notifiers import outbox
 from notifiers.acknowledgements import read_acknowledged
 from notifiers.dead_letters import drop_told, read_told
-from notifiers.dispatch import flap_rows, tables
+from notifiers.dispatch import budget_rows, flap_rows, tables
 from notifiers.dispatch.deduplication import not_told, told_again
 from notifiers.refusals import drop_refusals, refusals
 from notifiers.trouble import Trouble
@@ -140,6 +140,8 @@ class DispatchLoop:
             self._dispatcher = self._open_dispatcher(self._log, tables.timers(connection))
             if self._dispatcher.flaps is not None:
                 self._dispatcher.flaps.restore(flap_rows.read_courses(connection))
+            limiter = self._dispatcher.limiter
+            limiter.restore(budget_rows.read_budgets(connection, limiter.limits, now_ms))
         return self._dispatcher, self._log
 
     def _take_refused(
@@ -163,11 +165,9 @@ class DispatchLoop:
         self._resent_up_to = resent[-1].sequence if resent else 0
 
     def _save(self, database: StateConnection, turn: _Turn) -> None:
-        log, flushed = self._log, turn.flushed
-        flaps = None if self._dispatcher is None else self._dispatcher.flaps
-        changed = log is not None and (log.changed or (flaps is not None and flaps.changed))
+        log, dispatcher, flushed = self._log, self._dispatcher, turn.flushed
         done = turn.groups or flushed.messages or flushed.gone or flushed.settled
-        if log is None or not (done or changed):
+        if log is None or dispatcher is None or not (done or log.changed or dispatcher.changed):
             self._unsaved = None
             return
         now_ms = self._clock()
@@ -175,16 +175,16 @@ class DispatchLoop:
             for message in flushed.messages:
                 outbox.add(connection, message, now_ms)
             tables.save_log(connection, log)
-            if flaps is not None:
-                flap_rows.save_courses(connection, flaps)
+            if dispatcher.flaps is not None:
+                flap_rows.save_courses(connection, dispatcher.flaps)
+            budget_rows.save_budgets(connection, dispatcher.limiter)
             tables.put_timers(connection, turn.groups)
             tables.drop_timers(connection, flushed.gone)
             tables.drop_alerts(connection, flushed.settled, turn.sequence)
             drop_refusals(connection, self._refused_up_to)
             drop_told(connection, self._resent_up_to)
         log.saved()
-        if flaps is not None:
-            flaps.saved()
+        dispatcher.saved()
         self._unsaved = None
         if flushed.messages:
             self._wake_workers()

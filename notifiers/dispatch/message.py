@@ -17,15 +17,20 @@ if TYPE_CHECKING:
     from engine.labels import Labels
     from notifiers.dispatch.deduplication import News, Reason
     from notifiers.dispatch.group import Group
+    from notifiers.dispatch.limiting import RateLimit
     from notifiers.dispatch.log import LogEntry
 
 
 @dataclass(frozen=True, slots=True)
 class Addressee:
-    """An integration: its key in the log and the outbox, and whether it asks for resolutions."""
+    """An integration: its key in the log and the outbox, and whether it asks for resolutions.
+
+    `limit`: how many messages it takes in a while; None: any number.
+    """
 
     key: str
     send_resolved: bool = True
+    limit: RateLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)

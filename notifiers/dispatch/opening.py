@@ -27,7 +27,7 @@ def addressees(found: Iterable[Integration]) -> dict[str, list[Addressee]]:
     by_receiver: dict[str, list[Addressee]] = {}
     for one in found:
         if one.hears:
-            to = Addressee(one.key, one.send_resolved)
+            to = Addressee(one.key, one.send_resolved, one.limit)
             by_receiver.setdefault(one.receiver, []).append(to)
     return by_receiver
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from engine.alerts.encoding import alert_from_json, alert_to_json
 from engine.alerts.fingerprint import fingerprint
 from engine.labels import Labels
-from notifiers.dispatch import flap_rows
+from notifiers.dispatch import budget_rows, flap_rows
 from notifiers.dispatch.group import Timer
 from notifiers.dispatch.log import LogEntry, NotificationLog
 
@@ -69,6 +69,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
     """Make the tables if they are missing."""
     connection.executescript(_SCHEMA)
     flap_rows.create_table(connection)
+    budget_rows.create_table(connection)
 
 
 def put_alerts(connection: sqlite3.Connection, alerts: Iterable[Alert]) -> None:

@@ -209,6 +209,14 @@ class Agent:
             time.sleep(0.02)
         raise AssertionError(f"{self.rows(state)} are not {expected}")
 
+    def settle_sample(self, name: str, expected: float, **labels: str) -> None:
+        """Wait until a metric has a value."""
+        for _ in range(int(PATIENCE / 0.02)):
+            if self.sample(name, **labels) == expected:
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"{name} is {self.sample(name, **labels)}")
+
     def sample(self, name: str, **labels: str) -> float:
         return sum(
             value

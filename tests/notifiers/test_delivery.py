@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from engine.config.model import RouteConfig
+from engine.config.model import RateLimitConfig, RouteConfig
 from engine.config.quantities import Interval
 from notifiers.delivery import open_delivery
 from notifiers.outbox import Outbox
@@ -38,6 +38,26 @@ def test_firing_and_resolved_both_arrive_once_and_in_order(
     assert len(set(hook.ids())) == 2
     assert agent.sample("stallwatch_notify_sent_total", receiver="ops", integration="webhook") == 2
     assert agent.sample("stallwatch_notify_pending", receiver="ops") == 0
+
+
+def test_a_limit_holds_back_what_is_counted_and_told_when_there_is_room(
+    hook: Any, make_agent: Any, support: Any
+) -> None:
+    config = support.configured(ops=[("webhook", {"url": hook.url})])
+    limit = RateLimitConfig(messages=1, per=Interval(86_400_000))
+    receivers = tuple(one.model_copy(update={"rate_limit": limit}) for one in config.receivers)
+    limited = make_agent(config.model_copy(update={"receivers": receivers}))
+    limited.fire(support.firing("One"))
+    limited.settle("delivered", 1)
+    limited.fire(support.firing("Two"))
+    named = {"receiver": "ops", "integration": "ops/webhook/0"}
+    limited.settle_sample("stallwatch_notify_waiting_groups", 1, **named)
+    assert limited.sample("stallwatch_notify_held_back_total", **named) == 1
+    limited.delivery.stop(support.PATIENCE)
+    # Without the limit the next agent tells it, from what is in state.db.
+    make_agent(config).settle("delivered", 2)
+    names = [json.loads(body)["alerts"][0]["labels"]["alertname"] for _, body in hook.received]
+    assert names == ["One", "Two"]
 
 
 def test_an_alert_is_sent_with_external_labels_and_ends_with_them_when_they_have_changed(

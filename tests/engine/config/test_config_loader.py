@@ -34,6 +34,7 @@ queue: {size: 128, batch: 16, max_wait: 500ms}
 retention: {metrics: 2d, max_bytes: 500MiB}
 receivers:
   - name: oncall
+    rate_limit: {messages: 20, per: 30m}
     webhook_configs:
       - url: env:STALLWATCH_TEST_URL
       - url_file: secret.txt
@@ -63,6 +64,9 @@ def test_a_file_says_everything_and_its_secrets_stay_secret(
     assert not config.probe("gpu").enabled
     assert config.probe("tcp_retransmit").settings == {"events_per_second": 10}
     assert config.probe("process").enabled
+    limit = config.receivers[0].rate_limit
+    assert limit is not None
+    assert (limit.messages, limit.per.ms) == (20, 1_800_000)
     first, second = config.receivers[0].integrations
     assert isinstance(first.parsed, _Webhook)
     assert first.parsed.url.get_secret_value() == "http://hook.example/t0ken"

@@ -13,6 +13,7 @@ from engine.state.file import StateFile
 from notifiers.dispatch import tables
 from notifiers.dispatch.dispatcher import Dispatcher
 from notifiers.dispatch.flapping import FlapRule, Flaps
+from notifiers.dispatch.limiting import RateLimit
 from notifiers.dispatch.loop import DispatchLoop
 from notifiers.dispatch.message import Addressee
 from notifiers.dispatch.muting import Muting
@@ -48,8 +49,10 @@ class Silences:
 
 
 class Bench:
-    def __init__(self, path: Path, flapping: FlapRule | None = None) -> None:
-        self.flapping = flapping
+    def __init__(
+        self, path: Path, flapping: FlapRule | None = None, limit: RateLimit | None = None
+    ) -> None:
+        self.flapping, self.limit = flapping, limit
         self.now_ms = 1_700_000_000_000
         self.path = str(path)
         self.silences = Silences()
@@ -63,7 +66,7 @@ class Bench:
     def open(self, log: NotificationLog, timers: Mapping[str, Timer]) -> Dispatcher:
         muting = Muting(Inhibitor(()), Intervals(()), self.silences)
         flaps = None if self.flapping is None else Flaps(self.flapping)
-        to = {"ops": [Addressee(KEY)]}
+        to = {"ops": [Addressee(KEY, limit=self.limit)]}
         return Dispatcher(everybody(["ops"]), to, muting, log, timers, flaps=flaps)
 
     def fire(self, *alerts: Alert) -> None:
@@ -238,3 +241,39 @@ def test_how_alerts_changed_is_read_past_a_row_that_is_damaged(bench: Bench, sup
     assert flaps is not None
     assert flaps.course("a") is None
     assert flaps.course("b") is not None
+
+
+@pytest.mark.parametrize("kill_each", [False, True])
+def test_what_a_limit_holds_back_outlives_a_kill(
+    tmp_path: Path, support: Any, *, kill_each: bool
+) -> None:
+    limit = RateLimit(2, 600_000)
+    path = tmp_path / "state.db"
+    bench = Bench(path, limit=limit)
+    alerts = [support.firing(name) for name in ("One", "Two", "Three", "Four")]
+    for alert in [*alerts, support.resolved(alerts[2]), support.resolved(alerts[0])]:
+        bench.fire(alert)
+        bench.step()
+        if kill_each:
+            now_ms = bench.now_ms
+            bench = Bench(path, limit=limit)
+            bench.now_ms = now_ms
+    assert bench.messages() == ["firing", "firing"]
+    bench.step(600)
+    bench.step(600)
+    pending = list(bench.outbox.entries("pending"))
+    names = [entry.alerts[0].labels.get("alertname") for entry in pending]
+    assert names == ["One", "Two", "Four", "One"]
+    said = pending[2].alerts[0].annotations["held_back"]
+    # Three, its end, Four, and the end of One.
+    assert said.startswith("4 messages since ")
+    assert said.endswith(", at most 2 in 10m: Four, One, Three; 1 group waits")
+    assert "held_back" not in pending[3].alerts[0].annotations
+
+
+def test_what_was_held_back_is_read_past_a_row_that_is_damaged(bench: Bench, support: Any) -> None:
+    bench.limit = RateLimit(1, 60_000)
+    bench.connection.execute("INSERT INTO notify_budget VALUES (?, 3, 5, '[]', 'nonsense')", (KEY,))
+    bench.fire(support.firing())
+    bench.step()
+    assert bench.messages() == ["firing"]
