@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from typing import TypeAlias
 
 STEP, WAIT, INTERVAL, REPEAT = 30, 30, 300, 4 * 3600
+Key: TypeAlias = tuple[str, str, str, str]
 CONFIG = """
 receivers:
   - name: oncall
@@ -47,7 +49,7 @@ class Episode:
     over: int
 
     @property
-    def key(self) -> tuple[str, str, str, str]:
+    def key(self) -> Key:
         return self.name, self.node, self.severity, self.team
 
 
@@ -67,7 +69,7 @@ class Counts:
     repeats: int = 0
     resolved: int = 0
     hours: Counter[int] = field(default_factory=Counter)
-    kept_back: dict[str, set[tuple[object, int]]] = field(default_factory=lambda: defaultdict(set))
+    kept_back: dict[str, set[tuple[Key, int]]] = field(default_factory=lambda: defaultdict(set))
 
 
 def hour_of(now: int) -> int:
@@ -81,11 +83,13 @@ class SlowWeek:
         self.due: dict[tuple[str, str], int] = {}
         self.emptied: dict[tuple[str, str], int] = {}
         # By group: each alert's newest episode, and whether it is over.
-        self.alerts: dict[tuple[str, str], dict[object, tuple[Episode, bool]]] = defaultdict(dict)
-        self.told: dict[tuple[str, str], set[object]] = defaultdict(set)
-        self.said: dict[tuple[str, str], set[object]] = defaultdict(set)
+        self.alerts: dict[tuple[str, str], dict[Key, tuple[Episode, bool]]] = defaultdict(dict)
+        self.told: dict[tuple[str, str], set[Key]] = defaultdict(set)
+        self.said: dict[tuple[str, str], set[Key]] = defaultdict(set)
         self.sent: dict[tuple[str, str], int] = {}
-        self.firing: dict[object, Episode] = {}
+        self.firing: dict[Key, Episode] = {}
+        # When, to whom, what fires, what ended.
+        self.messages: list[tuple[int, str, list[Key], list[Key]]] = []
 
     def run(self, start: int, end: int) -> dict[str, Counts]:
         for now in range(start, end + 1, STEP):
@@ -148,6 +152,7 @@ class SlowWeek:
         fresh = bool(firing) if forgotten else bool(firing - self.said[group])
         late = not forgotten and age is not None and age > REPEAT and bool(firing)
         if fresh or late or ends:
+            self.messages.append((now, group[0], sorted(firing), sorted(ends)))
             self.count(counts, now, repeat=late and not fresh and not ends, over=not firing)
             self.told[group] = (self.told[group] | firing) - ends
             self.said[group], self.sent[group] = firing, now
