@@ -101,6 +101,10 @@ class Setup:
         """Raises StallwatchError for a receiver that cannot be set up."""
         return cls(Plan.of(config), addressees(integrations(config)), Origin.of(config))
 
+    def is_dropped(self, alert: Alert) -> bool:
+        """Whether relabelling drops it, so that nobody is told."""
+        return self.origin.relabelled(alert.labels) is None
+
     def sent_labels(self, alert: Alert) -> Labels:
         """The labels that receivers are sent; of an alert that relabelling drops, those before."""
         return self.origin.relabelled(alert.labels) or self.origin.labelled(alert.labels)

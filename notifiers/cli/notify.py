@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import shlex
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -135,6 +137,10 @@ def _check_usage(args: argparse.Namespace) -> None:
     """Raises StallwatchError for what belongs to another action."""
     takes_words = args.action in {"route", "simulate"} or args.resend
     of_routes = args.tree or args.verify_receivers is not None
+    if args.action == "test" and any(map(os.path.exists, args.labels)):
+        hint = f"tests of delivery are run by 'stallwatch test {shlex.join(args.labels)}'"
+        message = "stallwatch: 'notify test' sends a test alert, and takes no file"
+        raise StallwatchError(f"{message}\n    hint: {hint}")
     if (args.labels and not takes_words) or (of_routes and args.action != "route"):
         raise StallwatchError(f"stallwatch: labels and --tree are for 'route': {_ROUTE}")
     if (args.resend or args.all) and args.action != "dead":

@@ -8,13 +8,13 @@ from notifiers.dispatch.group import is_firing
 from rules.slotted import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from engine.alerts.alert import Alert
     from engine.labels import Labels
     from notifiers.dispatch.muting import Muted
     from notifiers.routing.tree import Route
-    from notifiers.simulation import Sent
+    from notifiers.simulation import Sent, Setup
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +45,17 @@ class KeptBack:
 
 @dataclass(slots=True)
 class Outcome:
-    """`alerts`: all, each as it stood in the end. `served`: receivers that have an integration.
+    """`alerts`: all, each as it stood in the end."""
 
-    `sent_labels`: from an alert to the labels that are sent.
-    """
-
-    root: Route
+    setup: Setup
     start_ms: int
     alerts: Sequence[Alert]
-    sent_labels: Callable[[Alert], Labels]
-    served: frozenset[str]
     told: list[Told] = field(default_factory=list)
     kept_back: list[KeptBack] = field(default_factory=list)
 
     def watch(self, route: Route, alert: Alert, time_ms: int, why: Muted) -> None:
         """See `notifiers.dispatch.muting.Watch`."""
-        at_ms, labels = time_ms - self.start_ms, self.sent_labels(alert)
+        at_ms, labels = time_ms - self.start_ms, self.setup.sent_labels(alert)
         self.kept_back.append(KeptBack(at_ms, route.receiver, labels, why))
 
     def take(self, messages: Iterable[Sent]) -> None:

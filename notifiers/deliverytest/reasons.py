@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def why_not(source: Source, wanted: ExpectedMessage, outcome: Outcome) -> str:
     """A hint, "" where nothing is known."""
-    if wanted.receiver not in outcome.served:
+    if wanted.receiver not in outcome.setup.to:
         return f"receiver '{wanted.receiver}' has no integration, so that nobody is told"
     firing = () if isinstance(wanted.firing, int) else wanted.firing
     resolved = () if isinstance(wanted.resolved, int) else wanted.resolved
@@ -29,10 +29,12 @@ def why_not(source: Source, wanted: ExpectedMessage, outcome: Outcome) -> str:
         labels = [
             (alert, sent)
             for alert in outcome.alerts
-            if all_match(one.matchers, sent := outcome.sent_labels(alert))
+            if all_match(one.matchers, sent := outcome.setup.sent_labels(alert))
         ]
         if not labels:
             return f"no alert of this test is {one.text}{_likest(one, outcome)}"
+        if all(outcome.setup.is_dropped(alert) for alert, _ in labels):
+            return f"{labels[0][1]} is dropped by 'alert_relabel_configs'"
         routed = [
             (alert, sent) for alert, sent in labels if wanted.receiver in _receivers(outcome, sent)
         ]
@@ -51,14 +53,14 @@ def _likest(wanted: WantedAlert, outcome: Outcome) -> str:
     """The one that was probably meant."""
     known = {
         sent: sum(matcher.matches(sent) for matcher in wanted.matchers)
-        for sent in map(outcome.sent_labels, outcome.alerts)
+        for sent in map(outcome.setup.sent_labels, outcome.alerts)
     }
     best = max(known, key=lambda sent: known[sent], default=None)
     return f"; one is {best}" if best is not None and known[best] else ""
 
 
 def _receivers(outcome: Outcome, labels: Labels) -> list[str]:
-    return list(dict.fromkeys(route.receiver for route in outcome.root.match(labels)))
+    return list(dict.fromkeys(route.receiver for route in outcome.setup.plan.root.match(labels)))
 
 
 def _last(
@@ -78,7 +80,8 @@ def _told(source: Source, kept: KeptBack, outcome: Outcome) -> str:
     by = kept.why.by
     match kept.why.kind:
         case "inhibited":
-            sources = {fingerprint(sent): sent for sent in map(outcome.sent_labels, outcome.alerts)}
+            sent = map(outcome.setup.sent_labels, outcome.alerts)
+            sources = {fingerprint(labels): labels for labels in sent}
             how = f"inhibited by {' '.join(str(sources.get(one, one)) for one in by)}"
         case "silenced":
             lines = [source.position(int(one))[0] for one in by]

@@ -145,8 +145,7 @@ class _Bench:
 
     def _delivered(self, test: DeliveryScenario, alerts: Sequence[Alert], until_ms: int) -> Outcome:
         setup, start_ms = self.setup, test.rules.start_ms
-        served = frozenset(setup.to)
-        outcome = Outcome(setup.plan.root, start_ms, alerts, setup.sent_labels, served)
+        outcome = Outcome(setup, start_ms, alerts)
         silences = [_silence(test, one) for one in test.silences]
         outcome.take(setup.deliver(alerts, start_ms + until_ms, silences, outcome.watch))
         return outcome

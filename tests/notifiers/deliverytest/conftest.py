@@ -34,6 +34,8 @@ time_intervals:
   - name: nights
     time_intervals: [{times: [{start_time: "22:00", end_time: "24:00"}]}]
 external_labels: {cluster: c1}
+alert_relabel_configs:
+  - {source_labels: [team], regex: test, action: drop}
 """
 
 

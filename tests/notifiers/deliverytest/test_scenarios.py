@@ -215,6 +215,7 @@ def test_a_message_that_is_missing_one_that_differs_and_one_too_many() -> None:
         ("{alertname: Aa, node: n}", "", "oncall", 'no alert of this test is {alertname="A"}'),
         ("{alertname: A, team: net}", "", "oncall", "is routed to network"),
         ("{alertname: A, team: none}", "", "nobody", "'nobody' has no integration"),
+        ("{alertname: A, team: test}", "", "oncall", "is dropped by 'alert_relabel_configs'"),
     ],
 )  # fmt: skip
 def test_a_hint_says_why_a_message_did_not_come(
@@ -308,3 +309,12 @@ route: {receiver: pager, group_wait: 10s}
         """,
         head="alertmanager_config: alertmanager.yml\ndelivery_tests:\n",
     )
+
+
+def test_notify_test_says_where_such_files_are_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It sends: whoever takes it for the other one shall not find out by a page."""
+    (folder / "t.yaml").write_text(HEAD)
+    assert main(["notify", "test", "t.yaml"]) == 2
+    assert "hint: tests of delivery are run by 'stallwatch test t.yaml'" in capsys.readouterr().err

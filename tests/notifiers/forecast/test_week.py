@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from engine.config.model import Config
     from notifiers.forecast.counts import ReceiverCounts
+    from tests.notifiers.forecast.slow_week import Key
 
 # Monday, 2026-11-02 00:00 UTC.
 MONDAY = 1_793_577_600
@@ -65,17 +66,18 @@ def counted(config: Config, episodes: list[Episode], silences: list[Quiet]) -> d
     return {name: as_slow(own) for name, own in found.receivers.items()}
 
 
+def key_of(labels: Labels) -> Key:
+    get = labels.get
+    return get("alertname"), get("node"), get("severity"), get("team")
+
+
 def as_slow(own: ReceiverCounts) -> Counts:
     every = own.all
     counts = Counts(every.messages, every.at_night, every.repeats, every.resolved)
     counts.hours.update({hour // 1000: number for hour, number in every.hours.items()})
     for name, alerts in own.kept_back.items():
-        known = {
-            (tuple(labels.get(label) for label in ("alertname", "node", "severity", "team")), at)
-            for labels, at in alerts
-        }
-        if known:
-            counts.kept_back[name] = {(key, at // 1000) for key, at in known}
+        if alerts:
+            counts.kept_back[name] = {(key_of(labels), at // 1000) for labels, at in alerts}
     return counts
 
 
