@@ -10,6 +10,7 @@ import numpy as np
 
 from engine import timing
 from engine.allocation import keep_freed_memory
+from engine.baselines.of_data import folds_of
 from engine.cli.data import (
     DATA_HELP,
     TIME_HELP,
@@ -101,6 +102,7 @@ class QueryCommand:
             source=source,
             start_timestamps=args.use_start_timestamps,
             workers=workers_at_hand(),
+            folds=folds_of(data),
         )
         with clock.part(timing.READ):
             axis, shown = _axes(args, tree, data)

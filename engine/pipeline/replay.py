@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.alerts.alert import AlertState
+from engine.baselines.of_data import folds_of
 from engine.dataset.dataset import MemoryDataset
 from engine.evidence import EvidenceCollector
 from engine.pipeline.ahead import Ahead, Job
 from engine.pipeline.timeline import EvaluationLog, recorded_group, timeline
+from engine.promql.tall import shape_of
 from engine.rulegroup.common_parts import CommonParts
 from engine.rulegroup.dependencies import components, read_by_others, read_no_others
 from engine.rulegroup.options import GroupOptions
@@ -115,7 +117,10 @@ def replay(
 
 @dataclass(slots=True)
 class _Planned:
-    """A rule with when it runs; `is_free`: it reads nothing that any rule writes."""
+    """A rule with when it runs; `is_free`: it reads nothing that any rule writes.
+
+    Nor does it have a memory, which goes through time in order.
+    """
 
     runner: RuleRunner
     timeline: Timeline
@@ -153,6 +158,7 @@ class _Run:
         self._dataset = dataset
         self._clock = clock = clock or Timing()
         self._ahead = Ahead(options.evaluate)
+        options = replace(options, engine=replace(options.engine, folds=folds_of(dataset)))
         self._engine = options.engine
         options = replace(options, evaluate=timed(self._ahead, clock))
         self._start_ms, self._end_ms = start_ms, end_ms
@@ -166,7 +172,11 @@ class _Run:
         for group in groups:
             when = timeline(group, options, start_ms, end_ms, log)
             self._planned += [
-                _Planned(_runner(rule, group, options, is_read=next(is_read)), when, next(is_free))
+                _Planned(
+                    _runner(rule, group, options, is_read=next(is_read)),
+                    when,
+                    next(is_free) and not shape_of(rule.expression.tree).remembers,
+                )
                 for rule in group.rules
             ]
         offsets = [planned.runner.offset_ms for planned in self._planned]

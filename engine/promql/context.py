@@ -16,6 +16,7 @@ from rules.slotted import dataclass, field, replace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.baselines.folds import Folds
     from engine.promql.annotations import Annotations
     from engine.promql.rows import Rows
     from engine.promql.sharing import Sharing
@@ -42,7 +43,8 @@ class Options:
     `workers`: the most processes for one expression, this one and forks of it, and `fork_cells`:
     from how many cells of [series, step] on. `block_cells`: how many are worked on at a time. No
     result depends on them.
-    `shared`: results of what several expressions have in common.
+    `shared`: results of what several expressions have in common. `folds`: what functions with
+    memory have learnt from the data; None: each evaluation learns by itself.
     """
 
     lookback_ms: int = 300_000
@@ -55,6 +57,7 @@ class Options:
     fork_cells: int = 1_000_000
     block_cells: int = 131_072
     shared: Sharing | None = None
+    folds: Folds | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.baselines.folds import Folds
 from engine.promql import selection
 from engine.promql.aggregators import aggregate
 from engine.promql.annotations import Annotations
@@ -73,6 +74,8 @@ def evaluate(
     if shape.arithmetic:
         expr = _with_durations(expr, axis, last - first)
         shape = shape_of(expr)
+    if shape.remembers and options.folds is None:
+        options = replace(options, folds=Folds())
     if axis.rule and sees_the_future(expr, first):
         alone = replace(options, shared=None)
         return evaluate_by_step(evaluate, expr, axis, queryable, alone)

@@ -18,6 +18,7 @@ from engine.promql.forks import computed
 from engine.promql.frame import Frame
 from engine.promql.selection import reach_of
 from engine.promql.sharing import Sharing
+from engine.promql.tall import shape_of
 from rules.promql.ast import (
     Aggregate,
     Binary,
@@ -97,6 +98,9 @@ class Stretches:
         if context.rows is not None or not is_small(expr):
             return None
         nodes = list(walk(expr))
+        # What has memory goes through time in order, here.
+        if shape_of(expr).remembers:
+            return None
         # info() reads what no selector names.
         if any(isinstance(one, Subquery) or getattr(one, "func", "") == "info" for one in nodes):
             return None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from rules.promql.ast import Aggregate, Binary, Call, Expr, Paren, Subquery, Unary, children
 from rules.promql.duration_expressions import durations
+from rules.promql.functions import FUNCTIONS_WITH_MEMORY
 from rules.promql.walk import walk
 from rules.slotted import dataclass
 
@@ -45,12 +46,14 @@ class Tree:
 class Shape:
     """What evaluation asks of a tree as a whole.
 
-    `arithmetic`: a duration in it depends on the query. `high`: the nodes with more than LEVELS
-    levels below them, by id. `ahead`: for the root and for what stands in a subquery, the nodes
+    `arithmetic`: a duration in it depends on the query. `remembers`: a function in it has memory.
+    `high`: the nodes with more than LEVELS levels below them, by id. `ahead`: for the root and for
+    what is evaluated at times of its own (in a subquery, or what a function remembers), the nodes
     to evaluate first, in order.
     """
 
     arithmetic: bool
+    remembers: bool
     high: frozenset[int]
     ahead: Mapping[int, tuple[Expr, ...]]
 
@@ -64,6 +67,7 @@ def shape_of(expr: Expr) -> Shape:
 def _shape_of(tree: Tree) -> Shape:
     nodes = list(walk(tree.expr))
     arithmetic = any(one.expr is not None for node in nodes for one in durations(node))
+    remembers = any(map(_remembers, nodes))
     heights: dict[int, int] = {}
     # Levels down to the nearest nodes that are evaluated ahead.
     steps: dict[int, int] = {}
@@ -76,9 +80,13 @@ def _shape_of(tree: Tree) -> Shape:
             cut.add(id(node))
             steps[id(node)] = 0
     if not cut:
-        return Shape(arithmetic, frozenset(), {})
+        return Shape(arithmetic, remembers, frozenset(), {})
     high = frozenset(node for node, height in heights.items() if height > LEVELS)
-    return Shape(arithmetic, high, _scopes(tree.expr, cut))
+    return Shape(arithmetic, remembers, high, _scopes(tree.expr, cut))
+
+
+def _remembers(node: Expr) -> bool:
+    return isinstance(node, Call) and node.func in FUNCTIONS_WITH_MEMORY
 
 
 def _scopes(root: Expr, cut: set[int]) -> dict[int, tuple[Expr, ...]]:
@@ -89,8 +97,8 @@ def _scopes(root: Expr, cut: set[int]) -> dict[int, tuple[Expr, ...]]:
         node, scope = pending.pop()
         if id(node) in cut:
             ahead[scope].append(node)
-        if isinstance(node, Subquery):
-            scope = id(node.expr)
+        if isinstance(node, Subquery) or _remembers(node):
+            scope = id(children(node)[0])
             ahead[scope] = []
         pending += [(child, scope) for child in children(node)]
     return {scope: tuple(reversed(nodes)) for scope, nodes in ahead.items()}

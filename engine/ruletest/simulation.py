@@ -14,6 +14,7 @@ import numpy as np
 
 from engine.alerts.alert import AlertState
 from engine.alerts.machine import is_active
+from engine.baselines.folds import Folds
 from engine.promql.engine import Options, evaluate
 from engine.promql.value import Axis
 from engine.rulegroup.dependencies import components, reads_in, reads_of
@@ -151,7 +152,11 @@ def simulate(
         interval_ms=interval_ms,
         external_labels=scenario.external_labels,
         external_url=scenario.external_url,
-        engine=Options(delayed_name_removal=False, start_timestamps=start_timestamps),
+        engine=Options(
+            delayed_name_removal=False,
+            start_timestamps=start_timestamps,
+            folds=Folds(origin_ms=scenario.start_ms),
+        ),
     )
     simulation = Simulation(
         scenario,

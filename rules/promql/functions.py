@@ -118,7 +118,12 @@ FUNCTIONS: Final[dict[str, Signature]] = _table(
     *_ours("ewma_over_time ewma_zscore seasonal_zscore", _M, _S),
     *_ours("holt_band_over_time holt_forecast_over_time holt_trend_over_time", _M, _S, _S),
     *_ours("distribution_shift distribution_shift_pvalue", _M, _M),
+    # What is learnt of each element as time goes by.
+    *_ours("anomaly_score", _V),
 )
+
+# What they give depends on all the past of an element, not on a window of it.
+FUNCTIONS_WITH_MEMORY: Final = frozenset({"anomaly_score"})
 
 # The functions that read a range with the modifier; elsewhere an evaluation fails.
 ANCHORED_FUNCTIONS: Final = frozenset({"changes", "delta", "increase", "rate", "resets"})

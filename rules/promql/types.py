@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rules.promql import hints
+from rules.promql import hints, memory
 from rules.promql.ast import (
     Aggregate,
     Binary,
@@ -23,7 +23,7 @@ from rules.promql.ast import (
     ValueType,
     VectorSelector,
 )
-from rules.promql.functions import AGGREGATORS, FUNCTIONS
+from rules.promql.functions import AGGREGATORS, FUNCTIONS, FUNCTIONS_WITH_MEMORY
 from rules.promql.regex import compile_matcher
 from rules.promql.tokens import COMPARISONS, SET_OPERATORS
 from rules.slotted import dataclass
@@ -92,6 +92,9 @@ def check_subquery(node: Subquery, kind: ValueType, text: str) -> Iterator[Findi
     if kind is not ValueType.VECTOR:
         message = f"a subquery expects an instant vector, got {a(kind)}"
         yield Finding(node.span, message, hints.mends.subquery(node.expr, kind, text))
+    for call in memory.calls_within(node.expr):
+        message = f"{call.func} has one value at a time, that of its own clock: it has no subquery"
+        yield Finding(call.func_span, message, memory.record_first(call, text))
 
 
 def check_binary(node: Binary, left: ValueType, right: ValueType, text: str) -> Iterator[Finding]:
@@ -172,6 +175,9 @@ def check_call(node: Call, kinds: tuple[ValueType, ...], text: str) -> Iterator[
     if not wrong:
         if node.func == "info":
             yield from _check_info(node, text)
+        if node.func in FUNCTIONS_WITH_MEMORY:
+            for fault in memory.faults(node, text):
+                yield Finding(*fault)
         return
     order = hints.mends.reordered(signature, kinds)
     if order is not None:

@@ -9,6 +9,7 @@ import numpy as np
 from engine.promql.functions import (
     absence,
     arithmetic,
+    baselines,
     changepoints,
     conversion,
     dates,
@@ -115,6 +116,7 @@ _DATES: Mapping[str, Implementation] = {
 _REST: Mapping[str, Implementation] = {
     "absent": absence.absent,
     "absent_over_time": absence.absent_over_time,
+    "anomaly_score": baselines.anomaly_score,
     "histogram_avg": over_native_histograms,
     "histogram_count": over_native_histograms,
     "histogram_fraction": histograms.histogram_fraction,

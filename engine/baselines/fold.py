@@ -1,0 +1,212 @@
+"""One baseline: a model for each element of an expression, folded over the element's points.
+
+What is known at a time depends on the points up to it and on nothing else: not on how often, by
+whom and in which pieces it was asked for. An element without a point for longer than the time to
+live begins anew. Over the bound of elements those go that had a point least recently, of equals
+the first by labels; as if that were looked at after every time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from engine.baselines.anomaly.model import AnomalyModel, fold
+from engine.baselines.trace import Trace
+from rules.slotted import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from engine.baselines.settings import BaselineSettings
+    from engine.labels import Labels
+    from engine.series import Float64Array, Int64Array
+
+# An element: its labels, and whether their name is to go at the end of the evaluation.
+Key: TypeAlias = "tuple[Labels, bool]"
+# A sample may reach an evaluation so much after its time: what rules record with a query offset.
+LATE_MS = 300_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """Points of one element: int64[N], unix milliseconds, increasing; float64[N]."""
+
+    key: Key
+    times_ms: Int64Array
+    values: Float64Array
+
+    def after(self, time_ms: int) -> Points:
+        """Those later than a time."""
+        if not len(self.times_ms) or self.times_ms[0] > time_ms:
+            return self
+        first = int(np.searchsorted(self.times_ms, time_ms, side="right"))
+        return Points(self.key, self.times_ms[first:], self.values[first:])
+
+
+class Element:
+    """The model of an element, with the time and the score of its last point."""
+
+    __slots__ = ("last_ms", "model", "score")
+
+    def __init__(self, model: AnomalyModel, last_ms: int, score: float) -> None:
+        self.model, self.last_ms, self.score = model, last_ms, score
+
+    def copy(self) -> Element:
+        """One that goes on by itself."""
+        return Element(AnomalyModel.from_state(self.model.state()), self.last_ms, self.score)
+
+
+class Fold:
+    """The models of an expression's elements, and the scores of the recent past.
+
+    `folded_ms`: up to where all points have been taken, None before the first. `kept_ms`: scores
+    are known for all times from here on. `evicted` counts elements that the bound cost.
+    """
+
+    def __init__(self, settings: BaselineSettings) -> None:
+        self.settings = settings
+        self.folded_ms: int | None = None
+        self.kept_ms: int | None = None
+        self.evicted = 0
+        self.elements: dict[Key, Element] = {}
+        # Elements that are gone, and up to where their points were taken before.
+        self.gone: dict[Key, int] = {}
+        self._traces: dict[Key, Trace] = {}
+
+    def take(self, points: Iterable[Points], until_ms: int, keep_ms: int) -> None:
+        """Take all points up to a time; scores from `keep_ms` on are to be known.
+
+        Points that were taken before may be among them.
+        """
+        fresh = [
+            later for one in points if len((later := one.after(self._taken_ms(one.key))).times_ms)
+        ]
+        self.kept_ms = keep_ms if self.kept_ms is None else max(self.kept_ms, keep_ms)
+        new = sum(1 for one in fresh if one.key not in self.elements)
+        if len(self.elements) + new <= self.settings.max_series:
+            for one in fresh:
+                self._extend(one)
+        else:
+            self._take_by_time(fresh)
+        self.folded_ms = until_ms
+        self._expire(until_ms)
+        self._forget(until_ms)
+
+    def scores(self, keys: Sequence[Key], times_ms: Int64Array) -> Float64Array:
+        """The score of each element's last point at or before each time: float64[S, T].
+
+        NaN where there is none, and while the model is not warm.
+        """
+        found = np.full((len(keys), len(times_ms)), np.nan)
+        for row, key in enumerate(keys):
+            trace = self._traces.get(key)
+            if trace is not None:
+                found[row] = trace.at(times_ms)
+        return found
+
+    def ready(self) -> int:
+        """How many elements have learnt enough to be scored."""
+        return sum(1 for element in self.elements.values() if element.model.ready)
+
+    def restore(self, folded_ms: int, elements: dict[Key, Element], gone: dict[Key, int]) -> None:
+        """Go on from what was saved at a time."""
+        self.folded_ms = self.kept_ms = folded_ms
+        self.elements, self.gone = elements, gone
+        self._traces = {}
+        for key, element in elements.items():
+            trace = self._traces[key] = Trace()
+            trace.extend(np.array([element.last_ms]), np.array([element.score]), folded_ms)
+
+    def copy(self) -> Fold:
+        """One that goes on by itself."""
+        other = Fold(self.settings)
+        other.folded_ms, other.kept_ms = self.folded_ms, self.kept_ms
+        other.elements = {key: one.copy() for key, one in self.elements.items()}
+        other.gone = dict(self.gone)
+        other._traces = {key: trace.copy() for key, trace in self._traces.items()}
+        return other
+
+    @property
+    def _keep_ms(self) -> int:
+        return _NEVER if self.kept_ms is None else self.kept_ms
+
+    def _taken_ms(self, key: Key) -> int:
+        element = self.elements.get(key)
+        return self.gone.get(key, _NEVER) if element is None else element.last_ms
+
+    def _extend(self, points: Points) -> None:
+        """Fold later points of one element; it begins anew after a gap that is too long."""
+        key, times, values = points.key, points.times_ms, points.values
+        element = self.elements.get(key)
+        before = times[0] if element is None else element.last_ms
+        cuts = np.flatnonzero(np.diff(times, prepend=before) > self.settings.ttl_ms)
+        for start, stop in zip([0, *cuts], [*cuts, len(times)], strict=True):
+            if start in cuts and element is not None:
+                self._end(key, element.last_ms + self.settings.ttl_ms + 1)
+                element = None
+            if start == stop:
+                continue
+            if element is None:
+                element = self.elements[key] = Element(AnomalyModel(), _NEVER, np.nan)
+                self.gone.pop(key, None)
+            scores = fold(element.model, times[start:stop], values[start:stop])
+            element.last_ms, element.score = int(times[stop - 1]), float(scores[-1])
+            self._trace(key).extend(times[start:stop], scores, self._keep_ms)
+
+    def _take_by_time(self, points: Sequence[Points]) -> None:
+        """One time after another, as the bound is looked at after each."""
+        by_time: dict[int, list[Points]] = {}
+        for one in points:
+            for place, time_ms in enumerate(one.times_ms.tolist()):
+                here = slice(place, place + 1)
+                single = Points(one.key, one.times_ms[here], one.values[here])
+                by_time.setdefault(time_ms, []).append(single)
+        for time_ms in sorted(by_time):
+            for one in by_time[time_ms]:
+                self._extend(one)
+            if len(self.elements) > self.settings.max_series:
+                self._expire(time_ms)
+                self._evict(time_ms)
+
+    def _evict(self, time_ms: int) -> None:
+        over = len(self.elements) - self.settings.max_series
+        if over <= 0:
+            return
+        oldest = sorted(self.elements, key=lambda key: (self.elements[key].last_ms, key))[:over]
+        for key in oldest:
+            self._end(key, time_ms)
+            self.gone[key] = time_ms
+        self.evicted += over
+
+    def _expire(self, time_ms: int) -> None:
+        ttl_ms = self.settings.ttl_ms
+        for key, element in list(self.elements.items()):
+            if time_ms - element.last_ms > ttl_ms:
+                self._end(key, element.last_ms + ttl_ms + 1)
+
+    def _end(self, key: Key, time_ms: int) -> None:
+        """An element is not known any more from a time on."""
+        element = self.elements.pop(key)
+        self.gone[key] = element.last_ms
+        # The score of a point of that very time goes, too.
+        self._trace(key).end(time_ms, self._keep_ms)
+
+    def _forget(self, until_ms: int) -> None:
+        """What nobody can ask for any more."""
+        horizon_ms = until_ms - LATE_MS
+        for key in [key for key, last_ms in self.gone.items() if last_ms < horizon_ms]:
+            del self.gone[key]
+        for key in [key for key in self._traces if key not in self.elements]:
+            if key not in self.gone and self._traces[key].last_ms < self._keep_ms:
+                del self._traces[key]
+
+    def _trace(self, key: Key) -> Trace:
+        trace = self._traces.get(key)
+        if trace is None:
+            trace = self._traces[key] = Trace()
+        return trace
+
+
+_NEVER = -(1 << 62)

@@ -1,0 +1,123 @@
+"""anomaly_score: how unlike its own past each element is, by a model that follows it.
+
+The model is fed on a clock of its own, whatever the steps of who asks (docs/semantics.md, 36 to
+42): each raw sample of a plain selector; of any other argument its value on a grid of times since
+1970, evaluated there as in a subquery.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.baselines.fold import LATE_MS, Points
+from engine.baselines.folds import Folds
+from engine.baselines.identity import canonical
+from engine.series import stale_mask
+from rules.promql.ast import VectorSelector
+from rules.promql.walk import selectors, unwrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.promql.context import Context, Partial
+    from engine.promql.frame import Frame
+    from rules.promql.ast import Call, Expr
+
+_EVER = -(1 << 62)
+
+
+def anomaly_score(context: Context, call: Call) -> Partial:
+    """The score of each element's last point, 0 to 1; absent while its model is not warm."""
+    folds, argument = context.options.folds or Folds(), call.args[0]
+    selector = unwrapped(argument)
+    clock: _Samples | _Grid
+    if isinstance(selector, VectorSelector):
+        clock = _Samples(context, argument, selector)
+    else:
+        clock = _Grid(context, argument, folds.settings.resolution_ms)
+    asked, at = clock.asked, clock.at_ms
+    if not at.size:
+        return context.drop_names(asked, call.span)
+    keys = tuple(zip(asked.labels, asked.drops, strict=True))
+    with folds.followed(canonical(argument), clock, int(at.min()), int(at.max())) as fold:
+        scores = fold.scores(keys, at)
+    scored = asked.with_values(scores, asked.present & ~np.isnan(scores))
+    return context.drop_names(scored, call.span)
+
+
+class _Samples:
+    """The clock of a plain selector: its samples, less staleness markers and histograms."""
+
+    def __init__(self, context: Context, argument: Expr, selector: VectorSelector) -> None:
+        self._context, self._selector = context, selector
+        self.asked = context.frame(argument).without_histograms()
+        self.at_ms = context.reference_times(None, selector.offset)
+
+    def first_ms(self, until_ms: int) -> int | None:
+        """See `engine.baselines.folds.Clock`."""
+        return _first_ms(self._context, self._selector, until_ms)
+
+    def points(self, after_ms: int, until_ms: int) -> Iterator[Points]:
+        """See `engine.baselines.folds.Clock`."""
+        matchers = self._selector.matchers
+        first_ms = after_ms - LATE_MS + 1
+        for series in self._context.queryable.select(matchers, first_ms, until_ms):
+            times, values = series.timestamps_ms, series.values
+            left_out = stale_mask(values)
+            histograms = series.histogram_mask
+            if histograms is not None:
+                left_out |= histograms
+            if left_out.any():
+                times, values = times[~left_out], values[~left_out]
+            yield Points((series.labels, False), times, values)
+
+
+class _Grid:
+    """The clock of any other argument: multiples of the resolution where it has a value."""
+
+    def __init__(self, context: Context, argument: Expr, resolution_ms: int) -> None:
+        self._context, self._argument = context, argument
+        self._resolution_ms = resolution_ms
+        self.at_ms = context.times_ms
+
+    @cached_property
+    def asked(self) -> Frame:
+        """The argument where it is asked for."""
+        return self._on(self._context)
+
+    def first_ms(self, until_ms: int) -> int | None:
+        """See `engine.baselines.folds.Clock`."""
+        firsts = [
+            first
+            for selector in selectors(self._argument)
+            if (first := _first_ms(self._context, selector, until_ms)) is not None
+        ]
+        return min(firsts, default=None)
+
+    def points(self, after_ms: int, until_ms: int) -> Iterator[Points]:
+        """See `engine.baselines.folds.Clock`."""
+        step = self._resolution_ms
+        times = np.arange((after_ms // step + 1) * step, until_ms + 1, step, dtype=np.int64)
+        if not times.size:
+            return
+        same = np.array_equal(times, self._context.times_ms)
+        frame = self.asked if same else self._on(self._context.on(times))
+        complete: list[bool] = np.logical_and.reduce(frame.present, axis=1).tolist()
+        for row, key in enumerate(zip(frame.labels, frame.drops, strict=True)):
+            values = frame.values[row]
+            if complete[row]:
+                yield Points(key, times, values)
+            elif (here := frame.present[row]).any():
+                yield Points(key, times[here], values[here])
+
+    def _on(self, context: Context) -> Frame:
+        frame = context.frame(self._argument)
+        return frame.merged(self._argument.span).without_histograms()
+
+
+def _first_ms(context: Context, selector: VectorSelector, until_ms: int) -> int | None:
+    found = context.queryable.select(selector.matchers, _EVER, until_ms)
+    return min((int(series.timestamps_ms[0]) for series in found), default=None)
