@@ -103,6 +103,13 @@ METRICS: dict[str, Description] = {
     "stallwatch_template_failures_total": Description(
         "counter", "Annotations or labels whose template failed."
     ),
+    "stallwatch_baseline_ready": Description(
+        "gauge", "Share of a baseline's series that have learnt enough to be scored, 0 to 1."
+    ),
+    "stallwatch_baseline_series": Description("gauge", "Series that a baseline remembers."),
+    "stallwatch_baseline_evicted_total": Description(
+        "counter", "Series that a baseline forgot because of the bound baselines.max_series."
+    ),
     "stallwatch_alerts": Description("gauge", "Alerts by state."),
     "stallwatch_notify_sent_total": Description(
         "counter", "Notifications that a receiver has taken."

@@ -110,6 +110,10 @@ class Fold:
         """How many elements have learnt enough to be scored."""
         return sum(1 for element in self.elements.values() if element.model.ready)
 
+    def ready_ratio(self) -> float:
+        """The share of elements that have, 0 where there is none."""
+        return self.ready() / len(self.elements) if self.elements else 0.0
+
     def restore(self, folded_ms: int, elements: dict[Key, Element], gone: dict[Key, int]) -> None:
         """Go on from what was saved at a time."""
         self.folded_ms = self.kept_ms = folded_ms
@@ -127,6 +131,9 @@ class Fold:
         other.gone = dict(self.gone)
         other._traces = {key: trace.copy() for key, trace in self._traces.items()}
         return other
+
+    def _model(self) -> AnomalyModel:
+        return AnomalyModel(self.settings.learning)
 
     @property
     def _keep_ms(self) -> int:
@@ -149,7 +156,7 @@ class Fold:
             if start == stop:
                 continue
             if element is None:
-                element = self.elements[key] = Element(AnomalyModel(), _NEVER, np.nan)
+                element = self.elements[key] = Element(self._model(), _NEVER, np.nan)
                 self.gone.pop(key, None)
             scores = fold(element.model, times[start:stop], values[start:stop])
             element.last_ms, element.score = int(times[stop - 1]), float(scores[-1])

@@ -62,6 +62,14 @@ class Folds:
     by_text: dict[str, Fold] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
+    def begin(self, text: str, first_ms: int) -> Fold:
+        """The lasting fold of an expression, from the last snapshot before a time if it is new."""
+        with self.lock:
+            fold = self.by_text.get(text)
+            if fold is None:
+                fold = self.by_text[text] = self._begun(text, first_ms)
+            return fold
+
     def only(self, texts: frozenset[str]) -> None:
         """Keep the folds of these expressions and forget all others."""
         with self.lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.baselines.anomaly.settings import DEFAULT_LEARNING, Learning
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
@@ -18,12 +19,13 @@ class BaselineSettings:
 
     `resolution_ms`: the grid on which an argument that is no plain selector is evaluated. `ttl_ms`:
     how long an element without a point is remembered. `max_series`: how many elements one baseline
-    remembers.
+    remembers. `learning`: what becomes of an element's baseline while it is abnormal.
     """
 
     resolution_ms: int = 10_000
     ttl_ms: int = 7 * _DAY_MS
     max_series: int = 10_000
+    learning: Learning = DEFAULT_LEARNING
 
     def to_json(self) -> dict[str, int]:
         """As a recording keeps it."""
@@ -31,16 +33,17 @@ class BaselineSettings:
             "resolution_ms": self.resolution_ms,
             "ttl_ms": self.ttl_ms,
             "max_series": self.max_series,
+            "pause": int(self.learning.pause),
+            "accept_points": self.learning.accept_points,
         }
 
     @classmethod
     def of_json(cls, row: Mapping[str, object]) -> BaselineSettings:
-        """What a recording kept; what it does not say, or not as a number above 0, is as always."""
+        """What a recording kept; what it does not say, or not as a number, is as always."""
         known = cls().to_json()
-        given = {name: row.get(name) for name in known}
-        return cls(
-            **{
-                name: value if isinstance(value, int) and value > 0 else known[name]
-                for name, value in given.items()
-            }
-        )
+        for name in known:
+            given = row.get(name)
+            if isinstance(given, int) and (given > 0 or name == "pause"):
+                known[name] = given
+        learning = Learning(bool(known["pause"]), known["accept_points"])
+        return cls(known["resolution_ms"], known["ttl_ms"], known["max_series"], learning)

@@ -75,6 +75,19 @@ class FlappingConfig(Section):
     calm: PositiveDuration = Interval(600_000)
 
 
+class BaselinesConfig(Section):
+    """How baselines learn: the clock of what is no plain selector, and what bounds their memory."""
+
+    resolution: PositiveDuration = Interval(10_000)
+    # Of data time: an element that has had no sample for so long is forgotten.
+    ttl: PositiveDuration = Interval(7 * _DAY_MS)
+    # Elements that each baseline remembers.
+    max_series: int = Field(default=10_000, ge=1)
+    # A series that is abnormal teaches nothing, until it has been so for as many points.
+    pause_learning: bool = True
+    accept_points: int = Field(default=120, ge=1)
+
+
 class RouteConfig(Section):
     """A node of the routing tree: which alerts, who is told, and how they are grouped.
 
@@ -224,6 +237,7 @@ class Config(Section):
     rule_files: tuple[str, ...] = ()
     queue: QueueConfig = QueueConfig()
     retention: RetentionConfig = RetentionConfig()
+    baselines: BaselinesConfig = BaselinesConfig()
     receivers: tuple[ReceiverConfig, ...] = ()
     route: RouteConfig | None = None
     inhibit_rules: tuple[InhibitRuleConfig, ...] = ()

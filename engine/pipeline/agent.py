@@ -19,6 +19,7 @@ from engine.aggregate.queue import ReadingQueue
 from engine.dataset.errors import DataError
 from engine.labels import Labels
 from engine.pipeline import resume
+from engine.pipeline.baselines import Baselines
 from engine.pipeline.collector import Collector
 from engine.pipeline.evaluator import Evaluator
 from engine.pipeline.flusher import Flusher
@@ -32,7 +33,7 @@ from engine.recording import (
     Unrecorded,
     seal_apart,
 )
-from engine.rulegroup.options import GroupOptions
+from engine.rulegroup.options import GroupOptions, baseline_settings
 from engine.rulegroup.runner import GroupRunner, retire
 from engine.rulegroup.state import after_downtime
 from engine.state import StateDb
@@ -40,13 +41,14 @@ from engine.store import Store
 from engine.telemetry import OwnSample, Telemetry
 from rules.errors import StallwatchError
 from rules.hashing import rules_hash
-from rules.slotted import dataclass, field
+from rules.slotted import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from engine.config.model import Config
+    from engine.flush import Flush
     from engine.protocols import Delivery, OpenDelivery, Probe
     from engine.rulegroup.state import GroupState
     from rules.model import RuleFile
@@ -69,6 +71,7 @@ class Agent:
     clock: Callable[[], float] = time.time
     telemetry: Telemetry = field(default_factory=Telemetry)
     store: Store = field(init=False)
+    baselines: Baselines = field(init=False)
     state: StateDb = field(init=False)
     recorder: Recorder | Unrecorded = field(init=False)
     delivery: Delivery = field(init=False)
@@ -88,8 +91,13 @@ class Agent:
         self._log = RecordingLog(self.recorder)
         logging.getLogger().addHandler(self._log)
         recording = resume.complete(self.recorder, self.state)
-        self.store = Store(live_window_ms(self.files, self.group_options()))
+        options = GroupOptions.of(config)
+        self.store = Store(live_window_ms(self.files, options))
         resume.refill(self.store, recording, now_ms)
+        self.baselines = Baselines(
+            baseline_settings(config), options.engine, self.recorder, self.store
+        )
+        self.baselines.follow(self.files, recording, now_ms)
         self.delivery = self.open_delivery(config, self.state.file)
         self.telemetry.sources.append(self._counted_elsewhere)
         version = importlib.metadata.version("stallwatch")
@@ -125,18 +133,20 @@ class Agent:
             now_ms,
             clock=self.clock,
             on_fault=self._failed,
+            before=self.baselines.before,
         )
         base = Labels({"cluster": config.cluster, "node": config.node})
         self.flusher = Flusher(
             queue,
             Aggregator(Fold(base), TaskDirectory(), max_events=config.queue.size),
             self.telemetry,
-            (self.store.append, self.recorder.write, self.evaluator.flushed),
+            (self.store.append, self.recorder.write, self._began, self.evaluator.flushed),
             batch=config.queue.batch,
             max_wait_seconds=config.queue.max_wait.seconds,
             on_fault=self._failed,
         )
         self.recorder.log_restart(now_ms)
+        self.recorder.log_baselines(self.baselines.settings.to_json(), now_ms)
         self._log_rules(runners, now_ms)
         resume.log_downtime(self.recorder, runners, now_ms)
 
@@ -156,6 +166,7 @@ class Agent:
         self.collector.stop()
         self.flusher.stop()
         self.evaluator.stop()
+        self.baselines.stop(self.evaluator.flushed_ms)
         self.delivery.stop(timeout_seconds=5.0)
         logging.getLogger().removeHandler(self._log)
         self.recorder.close()
@@ -173,13 +184,19 @@ class Agent:
             window_ms = live_window_ms(files, self.group_options())
             self.store.window_ms = max(self.store.window_ms, window_ms)
             runners = self._runners(old, now_ms)
-            resume.recall_evidence(runners, self.store, resume.complete(self.recorder, self.state))
+            recording = resume.complete(self.recorder, self.state)
+            resume.recall_evidence(runners, self.store, recording)
+            self.baselines.follow(files, recording, now_ms)
             self.evaluator.arrange(runners, now_ms)
             self._log_rules(runners, now_ms)
 
     def group_options(self) -> GroupOptions:
         """What every rule group shares."""
-        return GroupOptions.of(self.config)
+        options = GroupOptions.of(self.config)
+        return replace(options, engine=replace(options.engine, folds=self.baselines.folds))
+
+    def _began(self, flush: Flush) -> None:
+        self.baselines.began(flush.timestamp_ms)
 
     def _runners(
         self, states: dict[tuple[str, str], GroupState], now_ms: int
@@ -239,6 +256,7 @@ class Agent:
             ),
             ("stallwatch_flushes_missed_total", (), "counter", float(self.collector.missed)),
             *self.delivery.samples(),
+            *self.baselines.samples(),
         ]
         for reason, count in self.store.dropped_total.items():
             found.append(

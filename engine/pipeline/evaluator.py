@@ -52,6 +52,8 @@ class Evaluator:
     start_ms: int
     clock: Callable[[], float] = time.time
     on_fault: OnFault = ignore_fault
+    # Told of each time that is evaluated, before it is.
+    before: Callable[[int], object] = lambda _: None
     # Held while groups are evaluated; taken before _changed, never after it.
     evaluating: threading.RLock = field(default_factory=threading.RLock)
     _schedule: Schedule | None = None
@@ -98,6 +100,11 @@ class Evaluator:
         if self._thread is not None:
             self._thread.join(timeout_seconds)
 
+    @property
+    def flushed_ms(self) -> int:
+        """The time of the last flush that was told of, 0 before the first."""
+        return self._flushed_ms
+
     def flushed(self, flush: Flush) -> None:
         """A flush is in the store: a sink of the flusher."""
         with self._changed:
@@ -119,6 +126,7 @@ class Evaluator:
             with self._changed:
                 slots = self._ready()
             for slot in slots:
+                self.before(slot.time_ms)
                 self._evaluate_guarded(self.runners[slot.group], slot)
             if slots:
                 self._count_alerts(self.runners)

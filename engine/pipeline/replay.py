@@ -158,7 +158,8 @@ class _Run:
         self._dataset = dataset
         self._clock = clock = clock or Timing()
         self._ahead = Ahead(options.evaluate)
-        options = replace(options, engine=replace(options.engine, folds=folds_of(dataset)))
+        folds = folds_of(dataset, options.baselines)
+        options = replace(options, engine=replace(options.engine, folds=folds))
         self._engine = options.engine
         options = replace(options, evaluate=timed(self._ahead, clock))
         self._start_ms, self._end_ms = start_ms, end_ms
@@ -175,7 +176,7 @@ class _Run:
                 _Planned(
                     _runner(rule, group, options, is_read=next(is_read)),
                     when,
-                    next(is_free) and not shape_of(rule.expression.tree).remembers,
+                    next(is_free) and not any(shape_of(e.tree).remembers for e in rule.expressions),
                 )
                 for rule in group.rules
             ]

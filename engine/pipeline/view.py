@@ -37,6 +37,8 @@ class AgentView:
     def query(self, expression: str, axis: Axis) -> Result:
         """Evaluate over the live window. Raises ProblemsError and EvaluationError."""
         options = self.agent.group_options().engine
+        # Who asks moves nothing that rules have learnt.
+        options = replace(options, folds=self.agent.baselines.folds.reading())
         return evaluate(parse(expression), axis, self.agent.store, options)
 
     def alerts(self) -> Sequence[Alert]:

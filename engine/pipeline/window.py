@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from engine.promql.tall import shape_of
 from engine.store.store import HOUR_MS
 from rules.durations import format_duration
 from rules.promql.reach import reach_ms
@@ -33,6 +34,9 @@ def live_window_ms(files: Iterable[RuleFile], options: GroupOptions) -> int:
             lookback_ms = options.engine.lookback_ms
             reach = max(reach_ms(own.tree, lookback_ms) for own in rule.expressions)
             needed = reach + options.offset_of(group) + LATE_MS
+            if shape_of(rule.expression.tree).remembers:
+                # Its memory is moved once an interval, from where it was.
+                needed += options.interval_of(group)
             if needed > LONGEST_MS:
                 LOG.warning(
                     "%s: rule %s looks back %s; live rules see at most %s, a dry-run sees all",

@@ -143,6 +143,8 @@ _FIELDS: Final[dict[str, dict[str, type]]] = {
     "rules": {"t": int, "hash": str},
     "interval": {"file": str, "group": str, "interval_ms": int},
     "removed": {"name": str},
+    "baselines": {"t": int},
+    "snapshot": {"name": str, "t": int, "bytes": int},
 }
 _FILE_FIELDS: Final[dict[str, type]] = {"name": str, "class": str, "start_ms": int, "end_ms": int}
 _SLOT_FIELDS: Final[dict[str, type]] = {"file": str, "group": str, "runs": list}

@@ -18,6 +18,7 @@ from engine.recording.journal import JournalContent, read_journal
 from engine.recording.manifest import NAME, read_manifest
 from engine.recording.retention import sealed_files
 from engine.recording.slots import Slots, expand
+from engine.recording.snapshots import snapshots_of
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
@@ -139,6 +140,16 @@ class Recording:
         return {(entry["file"], entry["group"]): entry["interval_ms"] for entry in found}
 
     @property
+    def baselines(self) -> Entry | None:
+        """How baselines learnt, the last word on it; None if nothing was said."""
+        found = [entry for entry in self._entries if entry["type"] == "baselines"]
+        return found[-1] if found else None
+
+    def snapshots(self) -> tuple[tuple[int, str], ...]:
+        """(time in unix milliseconds, path) of what baselines had learnt, oldest first."""
+        return snapshots_of(self.path, self._entries)
+
+    @property
     def groups(self) -> tuple[tuple[str, str], ...]:
         """(file, group) of every group with a logged slot."""
         return tuple(sorted({(row["file"], row["group"]) for row in self._slot_rows()}))
@@ -190,7 +201,9 @@ class Recording:
     def history(self) -> list[Entry]:
         """Manifest entries that tell of the agent and not of files, slots included."""
         kept = [
-            entry for entry in self._entries if entry["type"] in {"restart", "rules", "interval"}
+            entry
+            for entry in self._entries
+            if entry["type"] in {"restart", "rules", "interval", "baselines"}
         ]
         return [*kept, {"type": "slots", "slots": self._slot_rows()}]
 

@@ -16,10 +16,11 @@ from engine.recording.journal import Journal
 from engine.recording.lock import FolderLock
 from engine.recording.manifest import VERSION, Manifest
 from engine.recording.retention import Retention, condense, expire, sealed_files
+from engine.recording.snapshots import drop_from, expire_snapshots, snapshots_of, write_snapshot
 from engine.timestamps import EPOCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from engine.flush import Flush, TaskEvent
     from engine.labels import Labels
@@ -141,6 +142,23 @@ class Recorder:
             {"type": "interval", "file": file, "group": group, "interval_ms": interval_ms}
         )
 
+    def log_baselines(self, settings: Mapping[str, int], timestamp_ms: int) -> bool:
+        """How baselines learn from a time on."""
+        return self._enter({"type": "baselines", "t": timestamp_ms, **settings})
+
+    def write_snapshot(self, timestamp_ms: int, content: bytes) -> bool:
+        """Keep what baselines had learnt by a time."""
+        try:
+            entry = write_snapshot(self.path, timestamp_ms, content)
+        except OSError as error:
+            return self._failed(error)
+        return self._enter(entry)
+
+    def snapshots(self) -> tuple[tuple[int, str], ...]:
+        """(time, path) of what baselines had learnt, oldest first."""
+        with self._guard:
+            return snapshots_of(self.path, self._entries())
+
     def write_hour(
         self,
         start_ms: int,
@@ -153,6 +171,9 @@ class Recorder:
             if not (plain or derived or events) or self._manifest is None:
                 return 0
             stem = self._free_stem(start_ms // HOUR_MS)
+            # What baselines have learnt did not come from these.
+            for name in drop_from(self.path, self._entries(), start_ms):
+                self._manifest.append({"type": "removed", "name": name, "reason": "import"})
             entry = write_hour(self.path, stem, plain, derived, events)
             self._manifest.append(entry)
             return len(entry["files"])
@@ -215,7 +236,20 @@ class Recorder:
                 entries = list(self._entries())
             for name, reason in expire(self.path, entries, self.retention, self._aged_to_ms):
                 self._add({"type": "removed", "name": name, "reason": reason})
+            self._expire_snapshots()
             self._condense()
+
+    def _expire_snapshots(self) -> None:
+        with self._guard:
+            entries = list(self._entries())
+        files = sealed_files(self.path, entries)
+        starts = [file["start_ms"] for file in files if file["class"] == "metrics"]
+        if not starts:
+            return
+        # As much as the agent's own log may have.
+        found = expire_snapshots(self.path, entries, min(starts), self.retention.log.max_bytes)
+        for name, reason in found:
+            self._add({"type": "removed", "name": name, "reason": reason})
 
     def _seal(self, stem: str) -> None:
         with self._guard:

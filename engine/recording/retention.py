@@ -37,6 +37,7 @@ class Retention:
         return {"metrics": self.metrics, "events": self.events, "log": self.log}[kind]
 
 
+_LAST_WORD = frozenset({"rules", "interval", "baselines"})
 FOREVER = Retention(*(Keep(1 << 62, 1 << 62) for _ in range(3)))
 
 
@@ -79,13 +80,13 @@ def expire(
 def condense(folder: str, entries: Sequence[Entry], horizon_ms: int) -> list[Entry]:
     """The entries that still tell of something: files that exist, times from a horizon on.
 
-    Of rules and intervals the last word is kept, however old.
+    Of rules, intervals and how baselines learn the last word is kept, however old.
     """
     kept: list[Entry] = []
     last: dict[tuple[str, ...], Entry] = {}
     for entry in entries:
         kind = entry["type"]
-        if kind in {"rules", "interval"}:
+        if kind in _LAST_WORD:
             last[kind, entry.get("file", ""), entry.get("group", "")] = entry
     for entry in entries:
         match entry["type"]:
@@ -97,7 +98,9 @@ def condense(folder: str, entries: Sequence[Entry], horizon_ms: int) -> list[Ent
                 continue
             case "restart":
                 kept += [entry] if entry["t"] >= horizon_ms else []
-            case "rules" | "interval":
+            case "snapshot":
+                kept += [entry] if Path(folder, entry["name"]).exists() else []
+            case "rules" | "interval" | "baselines":
                 recent = entry.get("t", horizon_ms - 1) >= horizon_ms
                 kept += [entry] if recent or any(entry is own for own in last.values()) else []
             case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from engine.flush import Flush
     from engine.labels import Labels
@@ -59,6 +59,18 @@ class Unrecorded:
     def log_interval(self, file: str, group: str, interval_ms: int) -> bool:  # noqa: ARG002
         """Not logged."""
         return self._refuse()
+
+    def log_baselines(self, settings: Mapping[str, int], timestamp_ms: int) -> bool:  # noqa: ARG002
+        """Not logged."""
+        return self._refuse()
+
+    def write_snapshot(self, timestamp_ms: int, content: bytes) -> bool:  # noqa: ARG002
+        """Not kept."""
+        return self._refuse()
+
+    def snapshots(self) -> tuple[tuple[int, str], ...]:
+        """None."""
+        return ()
 
     def write_log(self, timestamp_ms: int, line: str) -> bool:  # noqa: ARG002
         """Not written."""

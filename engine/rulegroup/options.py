@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlencode
 
 from engine.address import local_url
+from engine.baselines.anomaly.settings import Learning
+from engine.baselines.settings import BaselineSettings
 from engine.promql.engine import Options, evaluate
 from engine.rulegroup.state import MAX_DOWN_MS
 from rules.slotted import dataclass, field, replace
@@ -28,13 +30,20 @@ class Evaluate(Protocol):
         ...
 
 
+def baseline_settings(config: Config) -> BaselineSettings:
+    """How baselines learn, by a configuration."""
+    own = config.baselines
+    learning = Learning(own.pause_learning, own.accept_points)
+    return BaselineSettings(own.resolution.ms, own.ttl.ms, own.max_series, learning)
+
+
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
     """The global settings. `query_offset_ms` and `interval_ms` hold where a group says nothing.
 
     `external_labels` and `external_url` are what templates see. `listen`: where the API answers.
     `max_down_ms`: after a longer outage alert state starts anew. `engine.default_step_ms` follows
-    `interval_ms`.
+    `interval_ms`. `baselines`: how they learn, None for what a recording says of it.
     """
 
     interval_ms: int = 10_000
@@ -45,6 +54,7 @@ class GroupOptions:
     max_down_ms: int = MAX_DOWN_MS
     engine: Options = field(default_factory=Options)
     evaluate: Evaluate = evaluate
+    baselines: BaselineSettings | None = None
 
     def __post_init__(self) -> None:
         # A subquery's default step is the global interval, never the group's.
@@ -70,6 +80,7 @@ class GroupOptions:
             listen=config.listen,
             max_down_ms=config.restart_grace.ms,
             engine=replace(engine or Options(), lookback_ms=config.lookback.ms),
+            baselines=baseline_settings(config) if "baselines" in config.model_fields_set else None,
         )
 
     def interval_of(self, group: Group) -> int:

@@ -16,7 +16,7 @@ from engine.labels import Labels
 from tests.engine.baselines.reference import SlowFold
 
 STEP_MS = 10_000
-STEPS = 250
+STEPS = 400
 NEVER_MS = -1
 
 
@@ -52,7 +52,7 @@ def points_between(
     return found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     elements=st.integers(1, 6),
@@ -102,15 +102,15 @@ def test_over_the_bound_the_least_recently_updated_goes_and_of_equals_the_first_
 
 def test_an_element_that_was_away_longer_than_the_time_to_live_learns_anew() -> None:
     fold = Fold(BaselineSettings(ttl_ms=600_000))
-    times = np.arange(1, 101, dtype=np.int64) * STEP_MS
-    fold.take([Points(element(0), times, np.arange(100.0))], 1_000_000, 0)
+    times = np.arange(1, 201, dtype=np.int64) * STEP_MS
+    fold.take([Points(element(0), times, np.arange(200.0))], 2_000_000, 0)
     assert fold.ready() == 1
-    fold.take([], 1_600_000, 0)
+    fold.take([], 2_600_000, 0)
     assert fold.ready() == 1
-    fold.take([], 1_600_001, 0)
+    fold.take([], 2_600_001, 0)
     assert fold.ready() == 0
     assert not fold.elements
-    (score,) = fold.scores([element(0)], np.array([1_600_001]))[0]
+    (score,) = fold.scores([element(0)], np.array([2_600_001]))[0]
     assert math.isnan(score)
 
 
