@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.baselines.anomaly.model import AnomalyModel, fold
+from engine.baselines.anomaly.model import ANOMALY_THRESHOLD, AnomalyModel, fold
+from engine.baselines.anomaly.settings import Learning
 from engine.baselines.folds import Folds
 from engine.baselines.settings import BaselineSettings
 from engine.dataset.dataset import MemoryDataset
@@ -165,9 +166,22 @@ def test_it_is_absent_where_its_argument_is_and_while_it_learns() -> None:
         assert np.array_equal(warm[first:], ~np.isnan(row)[first:])
 
 
+def test_what_pauses_learning_is_the_elements_own_score() -> None:
+    data = dataset()
+    always = Folds(BaselineSettings(learning=Learning(pause=False)))
+    paused = scores(data, "anomaly_score(x)", TIMES_MS)
+    learning = scores(data, "anomaly_score(x)", TIMES_MS, always)
+    for name, row in paused.items():
+        # Up to an element's own onset nothing is different.
+        onsets = np.flatnonzero(row >= ANOMALY_THRESHOLD)
+        until = onsets[0] + 1 if onsets.size else STEPS
+        assert np.array_equal(row[:until], learning[name][:until], equal_nan=True)
+    assert not np.array_equal(paused['{i="3"}'], learning['{i="3"}'], equal_nan=True)
+
+
 def test_a_rule_can_ask_for_what_is_not_ready() -> None:
     data = dataset()
-    cold = scores(data, "x unless ignoring () anomaly_score(x)", TIMES_MS)
+    cold = scores(data, "x unless anomaly_score(x)", TIMES_MS)
     assert not np.isnan(cold['x{i="0"}'][0])
     assert np.isnan(cold['x{i="0"}'][-1])
 
