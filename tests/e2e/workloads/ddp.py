@@ -45,6 +45,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--pace", type=float, default=0.0, help="seconds that each step rests")
     parser.add_argument("--kind", choices=["ddp", "fsdp1", "fsdp2"], default="ddp")
     parser.add_argument("--sleep-rank", type=int, default=-1, metavar="RANK")
+    parser.add_argument("--sleep-every", type=int, default=1, metavar="STEPS")
+    parser.add_argument("--sleep-while", type=Path, help="sleep only while this file exists")
     parser.add_argument("--die-rank", type=int, default=-1, metavar="RANK")
     parser.add_argument("--die-at-step", type=int, default=-1, metavar="STEP")
     parser.add_argument("--workers", type=int, default=0, help="forked, to load the batches")
@@ -134,6 +136,12 @@ def distribute(kind: str, model: Any) -> Any:
     return nn.parallel.DistributedDataParallel(model)
 
 
+def sleeps(options: argparse.Namespace, step: int) -> bool:
+    """Whether the rank that sleeps does so in this step."""
+    due = step % options.sleep_every == 0
+    return due and (options.sleep_while is None or options.sleep_while.exists())
+
+
 def train(options: argparse.Namespace, report: Report) -> None:
     """The training loop."""
     import torch
@@ -157,7 +165,7 @@ def train(options: argparse.Namespace, report: Report) -> None:
         started = time.monotonic()
         time.sleep(options.pace)
         loss = model(data).square().mean()
-        if rank == options.sleep_rank:
+        if rank == options.sleep_rank and sleeps(options, step):
             report.sleep(options.sleep_before_backward)
         if rank == options.die_rank and step == options.die_at_step:
             os.kill(os.getpid(), signal.SIGKILL)
