@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 MAX_BRIEF_CHARACTERS = 100
 MAX_SHORT_CHARACTERS = 200
-_SHORT = ("Task", "Node", "Ranks", "Value", "Tier 1", "Since", "Resolved", "Runbook")
-_SHORT_HEAD = ("Task", "Node", "Cluster", "Runbook")
+_SHORT = ("Task", "Node", "Ranks", "Value", "Tier 1", "Since", "Resolved", "Flapping", "Held back",
+          "Runbook")  # fmt: skip
+_SHORT_HEAD = ("Task", "Node", "Cluster", "Held back", "Runbook")
 
 
 def short_notes(notes: tuple[str, ...]) -> tuple[str, ...]:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from engine.alerts.wording import CONNECTION_FIELDS, cell, connection, inert, process
 from engine.timestamps import format_rfc3339
+from notifiers.dispatch.flapping import ANNOTATION as FLAPPING
+from notifiers.dispatch.limiting import ANNOTATION as HELD_BACK
 from notifiers.messages.order import subject, worst_first
 from notifiers.messages.silencing import silence_command
 from notifiers.notification import status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from engine.alerts.alert import Alert, EvidenceEntry
     from notifiers.notification import Notification, Status
@@ -27,7 +29,7 @@ MAX_ANNOTATIONS = 20
 _PLACED = ("alertname", "task_id", "node", "rank", "cluster")
 _SHOWN = CONNECTION_FIELDS | {"retransmits", "first", "last"}
 # Each alert's own even where two alerts agree by chance.
-_MEASURED = frozenset({"Ranks", "Value", "Tier 1", "Since", "Fired", "Resolved"})
+_MEASURED = frozenset({"Ranks", "Value", "Tier 1", "Since", "Fired", "Resolved", "Flapping"})
 
 Facts: TypeAlias = tuple[tuple[str, str], ...]
 Said = TypeVar("Said")
@@ -149,10 +151,17 @@ def _facts(alert: Alert, origin: Origin) -> Facts:
         ("Since", format_rfc3339(alert.active_at_ms)),
         ("Fired", _moment(alert.fired_at_ms)),
         ("Resolved", _moment(alert.resolved_at_ms)),
+        ("Flapping", annotations.pop(FLAPPING, "")),
+        ("Held back", annotations.pop(HELD_BACK, "")),
         ("Runbook", runbook),
-        *sorted(annotations.items())[:MAX_ANNOTATIONS],
+        *sorted(_worded(annotations))[:MAX_ANNOTATIONS],
     ]
     return tuple((inert(name, 60), inert(value)) for name, value in facts if value)
+
+
+def _worded(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Those that are meant for people, and not for stallwatch."""
+    return [pair for pair in annotations.items() if not pair[0].startswith("stallwatch_")]
 
 
 def _notes(alert: Alert) -> tuple[str, ...]:

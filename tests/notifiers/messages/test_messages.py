@@ -55,6 +55,26 @@ def test_the_text_says_what_where_how_much_since_when_and_who(support: Any) -> N
     )
 
 
+def test_that_an_alert_flaps_and_what_was_held_back_have_lines_of_their_own(support: Any) -> None:
+    alert = support.firing()
+    said = {
+        **alert.annotations,
+        "flapping": "changed 14 times in 28m, firing now",
+        "held_back": "1 message since then",
+        "stallwatch_resolve_expr": "x > 1",
+    }
+    shown = text(notification(replace(alert, annotations=said)))
+    assert "\nFlapping:  changed 14 times in 28m, firing now\n" in shown
+    assert "\nHeld back: 1 message since then\n" in shown
+    # A setting of the rule is nobody's news.
+    assert "x > 1" not in shown
+    quiet = replace(support.firing(node="n2"), annotations={**said, "flapping": "changed 9 times"})
+    both = Notification("the-id", "ops", "firing", {}, (replace(alert, annotations=said), quiet))
+    shown = text(both)
+    assert shown.count("Held back: 1 message since then") == 1
+    assert shown.count("Flapping:") == 2
+
+
 def test_an_alert_about_a_whole_task_says_from_which_node_and_cluster_it_comes(
     support: Any,
 ) -> None:
