@@ -109,15 +109,11 @@ class Setup:
         """The labels that receivers are sent; of an alert that relabelling drops, those before."""
         return self.origin.relabelled(alert.labels) or self.origin.labelled(alert.labels)
 
-    def deliver(
-        self,
-        alerts: Iterable[Alert],
-        end_ms: int,
-        silences: Iterable[Silence] = (),
-        watch: Watch | None = None,
-    ) -> Iterator[Sent]:
-        """The messages that alerts, each as it stood in the end, call for up to `end_ms`."""
-        dispatcher = open_dispatcher(
+    def dispatcher(
+        self, silences: Iterable[Silence] = (), watch: Watch | None = None
+    ) -> Dispatcher:
+        """A dispatcher that has told nobody of anything. `silences`: all that there will be."""
+        return open_dispatcher(
             self.plan,
             self.to,
             self.origin,
@@ -125,4 +121,3 @@ class Setup:
             silences=_Standing(SilenceIndex(silences)),
             watch=watch,
         )
-        return simulate(dispatcher, transitions(alerts), end_ms)

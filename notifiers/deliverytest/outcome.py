@@ -45,13 +45,14 @@ class KeptBack:
 
 @dataclass(slots=True)
 class Outcome:
-    """`alerts`: all, each as it stood in the end."""
+    """`alerts`: all, each as it stood in the end. `limited`: by integration, messages too many."""
 
     setup: Setup
     start_ms: int
     alerts: Sequence[Alert]
     told: list[Told] = field(default_factory=list)
     kept_back: list[KeptBack] = field(default_factory=list)
+    limited: dict[str, int] = field(default_factory=dict)
 
     def watch(self, route: Route, alert: Alert, time_ms: int, why: Muted) -> None:
         """See `notifiers.dispatch.muting.Watch`."""

@@ -46,7 +46,8 @@ def why_not(source: Source, wanted: ExpectedMessage, outcome: Outcome) -> str:
             return _told(source, kept, outcome)
         if not any(_is_there(alert, wanted.at_ms + outcome.start_ms) for alert, _ in routed):
             return f"{routed[0][1]} {_when(routed[0][0], outcome)}"
-    return ""
+    limited = sum(outcome.limited.get(to.key, 0) for to in outcome.setup.to[wanted.receiver])
+    return f"its 'rate_limit' held messages back, {limited} in this test" if limited else ""
 
 
 def _likest(wanted: WantedAlert, outcome: Outcome) -> str:

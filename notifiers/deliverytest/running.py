@@ -18,7 +18,7 @@ from notifiers.deliverytest.comparison import compare
 from notifiers.deliverytest.loader import load_suite
 from notifiers.deliverytest.outcome import Outcome
 from notifiers.silences.silence import LATEST_MS, Silence
-from notifiers.simulation import Setup
+from notifiers.simulation import Setup, simulate, transitions
 from rules.decoding import UnreadableError
 from rules.durations import format_duration
 from rules.errors import StallwatchError
@@ -147,7 +147,10 @@ class _Bench:
         setup, start_ms = self.setup, test.rules.start_ms
         outcome = Outcome(setup, start_ms, alerts)
         silences = [_silence(test, one) for one in test.silences]
-        outcome.take(setup.deliver(alerts, start_ms + until_ms, silences, outcome.watch))
+        dispatcher = setup.dispatcher(silences, outcome.watch)
+        outcome.take(simulate(dispatcher, transitions(alerts), start_ms + until_ms))
+        budgets = dispatcher.limiter.budgets
+        outcome.limited = {key: own.held_total for key, own in budgets.items() if own.held_total}
         return outcome
 
 

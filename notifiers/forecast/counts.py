@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from notifiers.notification import ALL_RESOLVED, REPEAT_INTERVAL, fired_at_ms
+from notifiers.simulation import simulate, transitions
 from rules.slotted import dataclass, field
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ KINDS: dict[Kind, str] = {
 class MessageCounts:
     """Of one integration or receiver. `resolved`: messages that tell of ends alone.
 
+    `limited`: those that there would have been without a rate limit.
     `hours`: messages by the hour of the clock, by when it began in unix milliseconds.
     """
 
@@ -40,6 +42,7 @@ class MessageCounts:
     at_night: int = 0
     repeats: int = 0
     resolved: int = 0
+    limited: int = 0
     hours: Counter[int] = field(default_factory=Counter)
 
     def add(self, sent: Sent, night: Night) -> None:
@@ -117,8 +120,14 @@ def forecast(
     found = Forecast(start_ms, end_ms, len(alerts), night, receivers)
     # The index goes by ids, which silences from a file do not have.
     known = [replace(one, id=one.id or str(place)) for place, one in enumerate(silences)]
-    for sent in setup.deliver(alerts, end_ms, known, found.watch):
+    dispatcher = setup.dispatcher(known, found.watch)
+    for sent in simulate(dispatcher, transitions(alerts), end_ms):
         found.add(sent)
         if keeps_sent:
             found.sent.append(sent)
+    for name, own in setup.to.items():
+        for one in own:
+            held = dispatcher.limiter.budget(one.key).held_total
+            found.receivers[name].integrations[one.key].limited = held
+            found.receivers[name].all.limited += held
     return found

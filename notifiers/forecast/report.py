@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from notifiers.simulation import Sent
 
 _HEAD = ("receiver", "messages", "at night", "repeats", "resolved", "inhibited", "muted",
-         "silenced", "busiest hour")  # fmt: skip
+         "silenced", "limited", "busiest hour")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,14 @@ class Report:
     def _rows(self) -> Iterator[list[str]]:
         for receiver, counts in self.forecast.receivers.items():
             kept_back = [str(len(alerts)) for alerts in counts.kept_back.values()]
-            yield [inert(receiver), *self._counts(counts.all), *kept_back, self._hour(counts.all)]
+            last = [str(counts.all.limited), self._hour(counts.all)]
+            yield [inert(receiver), *self._counts(counts.all), *kept_back, *last]
             if len(counts.integrations) < 2:
                 continue
             for key, own in counts.integrations.items():
                 none = [""] * len(kept_back)
-                yield [f"  {inert(key)}", *self._counts(own), *none, self._hour(own)]
+                last = [str(own.limited), self._hour(own)]
+                yield [f"  {inert(key)}", *self._counts(own), *none, *last]
 
     @staticmethod
     def _counts(own: MessageCounts) -> list[str]:
@@ -148,6 +150,7 @@ def _json(counts: MessageCounts) -> dict[str, Any]:
         "at_night": counts.at_night,
         "repeats": counts.repeats,
         "resolved": counts.resolved,
+        "limited": counts.limited,
         "busiest_hour": hour,
     }
 

@@ -82,16 +82,12 @@ def test_messages_are_counted_by_integration_and_those_at_night_apart(
     )  # fmt: skip
     assert main(["notify", "simulate", path, "--config", config]) == 0
     shown = capsys.readouterr().out
-    assert (
-        shown
-        == """\
-3 alerts in 1 day would have been told so (night: 22:00-07:00 Local):
-
-receiver  messages  at night  repeats  resolved  inhibited  muted  silenced  busiest hour
-oncall           4         3        2         0          0      0         0  1, Mon 2026-11-02 12:00
-network          4         4        2         1          0      0         0  1, Mon 2026-11-02 23:00
-"""
-    )
+    head, _, *rows = shown.splitlines()
+    assert head == "3 alerts in 1 day would have been told so (night: 22:00-07:00 Local):"
+    assert [row.split(maxsplit=9) for row in rows[1:]] == [
+        ["oncall", "4", "3", "2", "0", "0", "0", "0", "0", "1, Mon 2026-11-02 12:00"],
+        ["network", "4", "4", "2", "1", "0", "0", "0", "0", "1, Mon 2026-11-02 23:00"],
+    ]
 
 
 def test_each_message_may_be_listed_and_is_there_as_json(

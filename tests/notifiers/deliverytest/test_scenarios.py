@@ -231,6 +231,20 @@ def test_a_hint_says_why_a_message_did_not_come(
     assert hint in shown
 
 
+def test_a_hint_names_a_rate_limit(folder: Path) -> None:
+    text = (folder / "stallwatch.yaml").read_text()
+    limit = "name: oncall\n    rate_limit: {messages: 1, per: 1h}\n"
+    (folder / "stallwatch.yaml").write_text(text.replace("name: oncall\n", limit))
+    shown = said("""
+        alerts: [{labels: {alertname: A}}, {labels: {alertname: B}, starts: 1m}]
+        messages:
+          - {receiver: oncall, at: 30s, firing: 1}
+          - {receiver: oncall, at: 1m30s, firing: 1}
+    """)
+    assert "message to oncall at 1m30s in test 'unnamed#0': it did not come" in shown
+    assert "hint: its 'rate_limit' held messages back, 1 in this test" in shown
+
+
 def test_what_nobody_expected_is_listed_for_each_receiver() -> None:
     shown = said("""
         until: 5h

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,15 +51,15 @@ def test_a_dry_run_says_who_would_have_been_told(
     assert main([*command, "--notify"]) == 0
     shown = capsys.readouterr().out
     # Waiting at 23:00 is muted by the network's nights, and was told and ended before.
-    assert shown.endswith("""\
-4 alerts fired; 1 series, 362 rule evaluations
-
-4 alerts in 0.125 days would have been told so (night: 22:00-07:00 UTC):
-
-receiver  messages  at night  repeats  resolved  inhibited  muted  silenced  busiest hour
-oncall           4         2        0         2          0      0         0  2, Mon 2026-11-02 21:00
-network          2         0        0         1          0      1         0  2, Mon 2026-11-02 21:00
-""")
+    _, _, told = shown.partition("4 alerts fired; 1 series, 362 rule evaluations\n\n")
+    head, _, *rows = told.splitlines()
+    assert head == "4 alerts in 0.125 days would have been told so (night: 22:00-07:00 UTC):"
+    assert [re.split("  +", row) for row in rows] == [
+        ["receiver", "messages", "at night", "repeats", "resolved", "inhibited", "muted",
+         "silenced", "limited", "busiest hour"],
+        ["oncall", "4", "2", "0", "2", "0", "0", "0", "0", "2, Mon 2026-11-02 21:00"],
+        ["network", "2", "0", "0", "1", "0", "1", "0", "0", "2, Mon 2026-11-02 21:00"],
+    ]  # fmt: skip
 
 
 def test_json_has_the_same_and_so_has_a_simulation_of_its_alerts(
@@ -76,6 +77,32 @@ def test_json_has_the_same_and_so_has_a_simulation_of_its_alerts(
     simulated = json.loads(capsys.readouterr().out)
     assert len(simulated.pop("messages")) == 6
     assert simulated == shown["notifications"]
+
+
+def test_a_rate_limit_counts_as_it_does_live(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limit = "name: oncall\n    rate_limit: {messages: 1, per: 1d}\n"
+    (tmp_path / "stallwatch.yaml").write_text(CONFIG.replace("name: oncall\n", limit))
+    assert main([*command, "--notify", "--format", "json"]) == 0
+    oncall, network = json.loads(capsys.readouterr().out)["notifications"]["receivers"]
+    # The first firing is told; its end, and what came later, would have been.
+    assert (oncall["messages"], oncall["limited"] > 0) == (1, True)
+    assert oncall["integrations"][0]["limited"] == oncall["limited"]
+    assert (network["messages"], network["limited"]) == (2, 0)
+
+
+def test_a_receiver_with_several_integrations_has_a_line_for_each(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = "{url: 'http://127.0.0.1:1/'}"
+    two = f"{one}, {{url: 'http://127.0.0.1:2/', send_resolved: false}}"
+    (tmp_path / "stallwatch.yaml").write_text(CONFIG.replace(one, two, 1))
+    assert main([*command, "--notify"]) == 0
+    rows = [re.split("  +", row.strip()) for row in capsys.readouterr().out.splitlines()[-4:]]
+    assert [row[:2] for row in rows] == [
+        ["oncall", "6"], ["oncall/webhook/0", "4"], ["oncall/webhook/1", "2"], ["network", "2"],
+    ]  # fmt: skip
 
 
 def test_silences_from_a_file_keep_back(
