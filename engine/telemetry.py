@@ -122,6 +122,9 @@ METRICS: dict[str, Description] = {
     "stallwatch_notify_retries_total": Description(
         "counter", "Attempts that failed and are made again, by reason."
     ),
+    "stallwatch_notify_pictures_failed_total": Description(
+        "counter", "Messages that went without their picture of the last hour, for a fault."
+    ),
     "stallwatch_notify_pending": Description("gauge", "Notifications in the outbox."),
     "stallwatch_notify_oldest_pending_seconds": Description(
         "gauge", "Age of the oldest notification in the outbox, 0 when there is none."

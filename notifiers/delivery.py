@@ -251,3 +251,5 @@ def _counts(worker: Worker) -> Iterable[tuple[str, Pairs, int]]:
         yield "stallwatch_notify_failed_total", (*labels, ("reason", reason)), count
     for reason, count in list(counters.retries.items()):
         yield "stallwatch_notify_retries_total", (*labels, ("reason", reason)), count
+    if one.pictures is not None:
+        yield "stallwatch_notify_pictures_failed_total", labels, one.pictures.failed

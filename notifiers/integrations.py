@@ -10,7 +10,9 @@ from notifiers.alertmanager.resending import Resender
 from notifiers.dispatch.limiting import RateLimit
 from notifiers.heartbeat.pulse import Pulse
 from notifiers.origin import Origin
+from notifiers.pictures.picture import Pictures
 from notifiers.receivers.alertmanager import AlertmanagerReceiver
+from notifiers.receivers.apprise import AppriseTarget
 from notifiers.receivers.heartbeat import HeartbeatReceiver
 from notifiers.receivers.receiver import ReceiverSettings
 from notifiers.slack.web import SlackTarget
@@ -50,6 +52,9 @@ def _with_upkeep(one: Integration, config: Config) -> Integration:
         return replace(one, upkeep=upkeep)
     if isinstance(target, SlackTarget) and target.strategy != "new":
         return replace(one, upkeep=Remembering(target.places, one.key))
+    if isinstance(target, AppriseTarget) and target.wants_picture:
+        target.pictures = Pictures.of(config)
+        return replace(one, pictures=target.pictures)
     if isinstance(target, HeartbeatReceiver):
         pulse = Pulse(target.interval_ms, interval_ms)
         return replace(one, upkeep=Heartbeat(target, one.key, origin, pulse), hears=False)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from notifiers.dispatch.limiting import RateLimit
     from notifiers.entry import Entry
     from notifiers.notification import Notification
+    from notifiers.pictures.picture import Pictures
     from notifiers.receivers.receiver import Target
     from notifiers.upkeep import Upkeep
 
@@ -53,6 +54,7 @@ class Integration:
     `upkeep`: what is done between messages. `hears` False: it is told of no alert.
     `timeout_seconds` bounds one attempt; a row that is older than `max_retry_age_seconds` when
     an attempt fails is given up. `limit`: how many messages are made for it; None: any number.
+    `pictures`: what draws for its target.
     """
 
     key: str
@@ -65,6 +67,7 @@ class Integration:
     timeout_seconds: float = 10.0
     max_retry_age_seconds: float = 86_400.0
     limit: RateLimit | None = None
+    pictures: Pictures | None = None
 
 
 def send(integration: Integration, notification: Notification) -> None:

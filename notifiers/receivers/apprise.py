@@ -16,6 +16,7 @@ from notifiers.messages.parting import Progress, part
 from notifiers.receivers.apprise_answers import answers, check
 from notifiers.receivers.apprise_incidents import close, closes_itself, scheme_of, tie
 from notifiers.receivers.apprise_log import captured, explain, redact, secrets_of
+from notifiers.receivers.apprise_picture import attached, checked_picture
 from notifiers.receivers.apprise_wording import Format, Wording
 from notifiers.receivers.receiver import MaxMessages, ReceiverSettings, SendError
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from engine.alerts.alert import Alert
     from notifiers.notification import Notification
+    from notifiers.pictures.picture import Pictures
     from notifiers.receivers.receiver import Target
 
 ID_HEADER = "X-Stallwatch-Id"
@@ -35,7 +37,7 @@ class AppriseConfig(ReceiverSettings):
     """`url` as apprise writes them, `slack://TokenA/TokenB/TokenC/#channel`; all of it secret.
 
     `title` and `text` in the place of the built-in message; `format`: the markup in `text`.
-    `max_messages`: into how many a group may be split.
+    `max_messages`: into how many a group may be split. `picture`: the last hour goes along.
     """
 
     url: SecretStr
@@ -43,6 +45,12 @@ class AppriseConfig(ReceiverSettings):
     text: MessageTemplate = MessageTemplate()
     format: Format = "text"
     max_messages: MaxMessages = 1
+    picture: bool = False
+
+    @field_validator("picture")
+    @classmethod
+    def _can_be_drawn(cls, picture: bool) -> bool:
+        return checked_picture(picture)
 
     @field_validator("url")
     @classmethod
@@ -67,6 +75,8 @@ class AppriseReceiver:
         self.send_resolved = config.send_resolved
         wording = Wording(config.title, config.text, config.format)
         self._targets = split(config.url.get_secret_value(), wording, config.max_messages)
+        for target in self._targets:
+            target.wants_picture = config.picture
 
     def targets(self) -> Sequence[Target]:
         """One per channel or address."""
@@ -85,6 +95,9 @@ class AppriseTarget:
         most_messages: int = 1,
     ) -> None:
         self.label = label
+        self.wants_picture = False
+        # Set by who knows where the agent listens.
+        self.pictures: Pictures | None = None
         self._most_messages = most_messages
         self._progress = Progress()
         self._wording = Wording() if wording is None else wording
@@ -130,17 +143,51 @@ class AppriseTarget:
                 return
             sender = Apprise(asset=service.asset)
             sender.add(service)
+            kind = NotifyType.FAILURE if notification.status == "firing" else NotifyType.SUCCESS
+            # A mail is one with its picture. Elsewhere the picture is a call of its own, which must
+            # not make a message that was taken look as if it were not.
+            picture = self._picture(notification) if mail else None
+            if picture is not None and hasattr(service, "inline"):
+                service.inline = True
             taken = sender.notify(
                 title=written.title,
                 body=written.body,
                 body_format=NotifyFormat(written.format),
-                notify_type=NotifyType.FAILURE
-                if notification.status == "firing"
-                else NotifyType.SUCCESS,
+                notify_type=kind,
+                attach=None if picture is None else attached(picture),
             )
         check(answered, scheme_of(service))
         if not taken:
             raise explain(lines, self._secrets)
+        number, total = notification.part
+        if not mail and number == total:
+            self._add_picture(service, sender, notification, kind)
+
+    def _picture(self, notification: Notification) -> bytes | None:
+        if self.pictures is None:
+            return None
+        # Apart: what the agent answers is no answer of the service.
+        with answers():
+            return self.pictures.of_notification(notification)
+
+    def _add_picture(
+        self, service: Any, sender: Any, notification: Notification, kind: Any
+    ) -> None:
+        """Send the picture behind its message, if the service takes one; once, whatever comes."""
+        if self.pictures is None or not service.attachment_support:
+            return
+        picture = self._picture(notification)
+        if picture is None:
+            return
+        try:
+            with captured(), answers() as answered:
+                taken = sender.notify(body="", notify_type=kind, attach=attached(picture))
+            check(answered, scheme_of(service))
+        except SendError as error:
+            self.pictures.fault(str(error))
+        else:
+            if not taken:
+                self.pictures.fault("the service did not take it")
 
 
 def split(

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, SecretStr, field_validator, model_validat
 
 from engine.config.message_templates import MessageTemplate
 from notifiers.receivers.apprise import AppriseTarget, split
+from notifiers.receivers.apprise_picture import checked_picture
 from notifiers.receivers.apprise_wording import Wording
 from notifiers.receivers.receiver import ReceiverSettings
 
@@ -37,6 +38,7 @@ class EmailConfig(ReceiverSettings):
     """`to` may list several addresses; each gets a message, an order and retries of its own.
 
     `html` or `text` in the place of the built-in message; a mail's text part is made of its HTML.
+    `picture`: the last hour stands in it.
     """
 
     to: str
@@ -49,6 +51,12 @@ class EmailConfig(ReceiverSettings):
     headers: dict[str, MessageTemplate] = Field(default_factory=dict)
     html: MessageTemplate = MessageTemplate()
     text: MessageTemplate = MessageTemplate()
+    picture: bool = False
+
+    @field_validator("picture")
+    @classmethod
+    def _can_be_drawn(cls, picture: bool) -> bool:
+        return checked_picture(picture)
 
     @field_validator("headers")
     @classmethod
@@ -133,7 +141,10 @@ class EmailReceiver:
     def targets(self) -> Sequence[Target]:
         """One per address in `to`."""
         wording = self._config.wording()
-        return [
+        found = [
             AppriseTarget(self._config.apprise_url(recipient), recipient, None, wording)
             for recipient in self._config.recipients()
         ]
+        for target in found:
+            target.wants_picture = self._config.picture
+        return found
