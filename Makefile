@@ -8,7 +8,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .PHONY: run test check e2e kills test-kernels soak endurance cuda-minute gpu-bundle gpu-check overhead \
   bench-account bench-traps bench-counts bench-agent \
-	bench-peers bench-delivery demo venv venv-dev venv-e2e venv-kernels clean
+	bench-anomaly bench-peers bench-delivery demo venv venv-dev venv-e2e venv-kernels clean
 
 run: venv
 	@$(STALLWATCH) run $(ARGS)
@@ -88,6 +88,12 @@ bench-peers: venv
 # The same alerts through our delivery and a real Alertmanager, message by message: ten minutes.
 bench-delivery: venv
 	@.venv/bin/python -m bench.delivery $(ARGS)
+
+# The anomaly model on labelled series that others made, beside other detectors: about five minutes.
+# $STALLWATCH_SHARED is where they are; river (Python 3.11 or newer) is a peer where it can be had.
+bench-anomaly: venv-dev
+	@.venv/bin/python -c 'import river' 2>/dev/null || .venv/bin/python -m pip install -q 'river>=0.26' || true
+	@.venv/bin/python -m bench.anomaly $(ARGS)
 
 venv:
 	@sh scripts/setup.sh

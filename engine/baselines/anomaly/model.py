@@ -224,11 +224,12 @@ class AnomalyModel:
     @classmethod
     def from_state(cls, state: bytes) -> AnomalyModel:
         """The model whose state this is; StallwatchError for another version or other bytes."""
-        return cls.from_numbers(decode(MODEL_VERSION, state, cls.SIZE))
+        model = cls()
+        model.restore(decode(MODEL_VERSION, state, cls.SIZE))
+        return model
 
-    @classmethod
-    def from_numbers(cls, numbers: list[float]) -> AnomalyModel:
-        """The model that told these `SIZE` numbers."""
+    def restore(self, numbers: list[float]) -> None:
+        """Become the model that told these `SIZE` numbers."""
         rest = iter(numbers)
 
         def take(count: int) -> list[float]:
@@ -236,17 +237,16 @@ class AnomalyModel:
 
         own = take(_OWN)
         accept = own[7]
-        model = cls(Learning(pause=accept >= 0.0, accept_points=max(int(accept), 0)))
-        model._time_ms, model._points, model._cooling, model._paused, model._score = own[:5]
-        model._band = (own[5], own[6])
-        model._strengths = take(len(PARTS))
-        model._short.restore(take(FadingMoments.SIZE))
-        model._long.restore(take(FadingMoments.SIZE))
-        for record in model._records:
+        self._learning = Learning(pause=accept >= 0.0, accept_points=max(int(accept), 0))
+        self._time_ms, self._points, self._cooling, self._paused, self._score = own[:5]
+        self._band = (own[5], own[6])
+        self._strengths = take(len(PARTS))
+        self._short.restore(take(FadingMoments.SIZE))
+        self._long.restore(take(FadingMoments.SIZE))
+        for record in self._records:
             record.restore(take(FadingRecord.SIZE))
-        model._hours.restore(take(DailyRange.SIZE))
-        model._discord.restore(take(Discord.SIZE))
-        return model
+        self._hours.restore(take(DailyRange.SIZE))
+        self._discord.restore(take(Discord.SIZE))
 
 
 def fold(model: AnomalyModel, times: Int64Array, values: Float64Array) -> Float64Array:
