@@ -13,6 +13,14 @@ if TYPE_CHECKING:
 EvidenceEntry: TypeAlias = dict[str, str | int | float]
 
 
+@dataclass(frozen=True, slots=True)
+class Inhibited:
+    """An alert that another one keeps back: the labels that are sent, since when it fires (ms)."""
+
+    labels: Labels
+    since_ms: int
+
+
 class AlertState(str, Enum):
     """Prometheus' states, plus resolved: it fired and does so no more."""
 
@@ -27,7 +35,8 @@ class Alert:
 
     `labels` include `alertname` and are the identity. `value` is that of the last evaluation in
     which the expression held. `last_evaluation_ms` is the last evaluation in which it was pending
-    or firing. `evidence` is never part of the identity.
+    or firing. `evidence` is never part of the identity. `inhibited`, in a message: the alerts that
+    this one keeps back, those that fire for longest first; once it is over, that it gives back.
     """
 
     labels: Labels
@@ -43,6 +52,7 @@ class Alert:
     rule_file: str = ""
     group: str = ""
     keep_firing_since_ms: int | None = None
+    inhibited: tuple[Inhibited, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +69,15 @@ class Suppression:
     """What keeps notifications of an alert back, as Alertmanager's AlertStatus names it.
 
     Ids of silences, fingerprints of the alerts that inhibit it, names of the time intervals that
-    mute its group. `dropped`: relabelling keeps it from everybody. `acknowledgement`: nobody is
+    mute its group. `inhibitors`: labels of the alerts that inhibit it; `inhibits`: what it keeps
+    back itself. `dropped`: relabelling keeps it from everybody. `acknowledgement`: nobody is
     told of it again.
     """
 
     silenced_by: tuple[str, ...] = ()
     inhibited_by: tuple[str, ...] = ()
     muted_by: tuple[str, ...] = ()
+    inhibitors: tuple[Labels, ...] = ()
+    inhibits: tuple[Inhibited, ...] = ()
     dropped: bool = False
     acknowledgement: Acknowledgement | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.alerts.alert import Alert, AlertState
+from engine.alerts.alert import Alert, AlertState, Inhibited
 from engine.labels import Labels
 
 
@@ -18,6 +18,7 @@ def alert_to_json(alert: Alert) -> dict[str, Any]:
         "state": alert.state.value,
         "value": repr(float(alert.value)),
         "evidence": [dict(entry) for entry in alert.evidence],
+        "inhibited": [[one.labels.to_dict(), one.since_ms] for one in alert.inhibited],
     }
 
 
@@ -30,5 +31,9 @@ def alert_from_json(row: dict[str, Any]) -> Alert:
             "state": AlertState(row["state"]),
             "value": float(row["value"]),
             "evidence": tuple(row["evidence"]),
+            # What an earlier version wrote has none.
+            "inhibited": tuple(
+                Inhibited(Labels(labels), since) for labels, since in row.get("inhibited", ())
+            ),
         }
     )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from engine.alerts.matchers import Matcher
 
+MOST_INHIBITED = 5
 EXAMPLE_URL = "http://127.0.0.1:9466"
 # By the API's names: why nobody is told of an alert.
 WHY_UNTOLD = {
@@ -162,7 +163,13 @@ def describe(alert: dict[str, Any]) -> Iterator[str]:
         yield f"         {inert(summary)}"
     for name, words in WHY_UNTOLD.items():
         if by := alert.get(name):
+            if name == "inhibitedBy":
+                by = [_named(each) for each in alert.get("inhibitors", ())] or by
             yield f"         {words} {', '.join(map(inert, by))}"
+    for each in alert.get("inhibits", ())[:MOST_INHIBITED]:
+        yield f"         keeps back {_named(each)}"
+    if (more := len(alert.get("inhibits", ())) - MOST_INHIBITED) > 0:
+        yield f"         keeps back {more} more"
     if seen := alert.get("acknowledged"):
         why = f": {inert(seen['comment'])}" if seen["comment"] else ""
         yield f"         acknowledged by {inert(seen['by'])} at {seen['at']}{why}"

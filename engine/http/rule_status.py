@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def alerts(sources: Sources, _request: Request) -> Response:
     """All active alerts. Ours, beyond Prometheus: `evidence`, `firedAt`, `resolvedAt`, and
     `silencedBy`, `inhibitedBy`, `mutedBy` and `dropped` where nobody is told of an alert,
-    `acknowledged` where somebody has seen it.
+    `inhibitors` and `inhibits` (labels of other alerts), `acknowledged` where somebody has seen it.
     """  # noqa: D205 - one sentence
     found = [encode_alert(alert) | _suppressed(sources, alert) for alert in sources.alerts()]
     return success({"alerts": found})
@@ -77,6 +77,12 @@ def _suppressed(sources: Sources, alert: Alert) -> dict[str, Any]:
         "mutedBy": found.muted_by,
     }
     shown: dict[str, Any] = {name: list(by) for name, by in named.items() if by}
+    for name, labels in (
+        ("inhibitors", found.inhibitors),
+        ("inhibits", tuple(one.labels for one in found.inhibits)),
+    ):
+        if labels:
+            shown[name] = [each.to_dict() for each in labels]
     if found.dropped:
         shown["dropped"] = True
     if (seen := found.acknowledgement) is not None:

@@ -17,6 +17,7 @@ from notifiers.dispatch.limiting import Limiter
 from notifiers.dispatch.message import Message, digest
 from notifiers.dispatch.speaking import Speaker, named
 from notifiers.dispatch.twins import Twins
+from notifiers.notification import fired_at_ms
 from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Dispatcher:
             identity = fingerprint(alert.labels)
             if labels != alert.labels:
                 self._log.keep_labels(identity, labels)
-            self._muting.inhibitor.take(labels, fires=is_firing(alert))
+            self._muting.inhibitor.take(labels, fired_at_ms(alert), fires=is_firing(alert))
             groups = list(self._insert(identity, alert, labels, now_ms))
             touched |= {group.id: group for group in groups}
             strays = self._astray(identity, groups)
@@ -219,8 +220,13 @@ class Dispatcher:
         """What inhibits or mutes an alert with these labels now; silences are not looked at."""
         quiet = (self._muting.of_route(route, now_ms) for route in self._root.match(labels))
         muted = dict.fromkeys(name for each in quiet if each is not None for name in each.by)
+        inhibitor = self._muting.inhibitor
+        by = inhibitor.inhibited_by(labels)
         return Suppression(
-            inhibited_by=self._muting.inhibitor.inhibited_by(labels), muted_by=tuple(muted)
+            inhibited_by=by,
+            muted_by=tuple(muted),
+            inhibitors=inhibitor.inhibitors(labels) if by else (),
+            inhibits=inhibitor.facing(labels),
         )
 
     def _insert(self, identity: str, alert: Alert, sent: Labels, now_ms: int) -> Iterator[Group]:
@@ -298,7 +304,7 @@ class Dispatcher:
                 "all alerts resolved",
                 is_removed=integration not in self._known,
             )
-            yield named(message, self._log)
+            yield named(message, self._log, self._muting.inhibitor)
 
     def _begin(
         self, own: str, key: str, route: Route, labels: Mapping[str, str], now_ms: int

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from notifiers.dispatch.log import LogEntry, NotificationLog
     from notifiers.dispatch.message import Addressee, Message
     from notifiers.dispatch.muting import Muting
+    from notifiers.inhibition import Inhibitor
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,9 @@ class Speaker:
             self.log.write(group.key, to.key, _whose(news.entry, group))
             if news.silent:
                 continue
-            message = named(message_of(group, to, news, alerts, entry), self.log)
+            message = named(
+                message_of(group, to, news, alerts, entry), self.log, self.muting.inhibitor
+            )
             if to.limit is not None:
                 message = self.limiter.sent(to.key, to.limit, message, now_ms)
             yield message
@@ -97,14 +100,19 @@ class Speaker:
         return waits
 
 
-def named(message: Message, log: NotificationLog) -> Message:
-    """With the labels of those alerts that are sent with others than their own."""
+def named(message: Message, log: NotificationLog, inhibitor: Inhibitor) -> Message:
+    """With the labels that are sent, where they are others, and what each alert keeps back."""
     found = {
         identity: log.sent_as[identity]
         for identity in (fingerprint(alert.labels) for alert in message.alerts)
         if identity in log.sent_as
     }
-    return replace(message, sent_as=found) if found else message
+    message = replace(message, sent_as=found)
+    facing = [inhibitor.facing(message.labels_of(one)) for one in message.alerts]
+    if not any(facing):
+        return message
+    pairs = zip(message.alerts, facing, strict=True)
+    return replace(message, alerts=tuple(replace(one, inhibited=own) for one, own in pairs))
 
 
 def _are_seen(alerts: Mapping[str, Alert], seen: Acknowledged) -> bool:

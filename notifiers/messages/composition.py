@@ -9,6 +9,7 @@ from engine.alerts.wording import CONNECTION_FIELDS, cell, connection, inert, pr
 from engine.timestamps import format_rfc3339
 from notifiers.dispatch.flapping import ANNOTATION as FLAPPING
 from notifiers.dispatch.limiting import ANNOTATION as HELD_BACK
+from notifiers.messages.facing import GIVES_BACK, KEEPS_BACK, facing
 from notifiers.messages.order import subject, worst_first
 from notifiers.messages.silencing import silence_command
 from notifiers.notification import status_of
@@ -29,7 +30,8 @@ MAX_ANNOTATIONS = 20
 _PLACED = ("alertname", "task_id", "node", "rank", "cluster")
 _SHOWN = CONNECTION_FIELDS | {"retransmits", "first", "last"}
 # Each alert's own even where two alerts agree by chance.
-_MEASURED = frozenset({"Ranks", "Value", "Tier 1", "Since", "Fired", "Resolved", "Flapping"})
+_MEASURED = frozenset({"Ranks", "Value", "Tier 1", KEEPS_BACK, GIVES_BACK, "Since", "Fired",
+                       "Resolved", "Flapping"})  # fmt: skip
 
 Facts: TypeAlias = tuple[tuple[str, str], ...]
 Said = TypeVar("Said")
@@ -148,6 +150,7 @@ def _facts(alert: Alert, origin: Origin) -> Facts:
         ("Ranks", _ranks(alert)),
         ("Value", f"{alert.value:.6g}"),
         ("Tier 1", _tier_one(alert)),
+        *facing(alert),
         ("Since", format_rfc3339(alert.active_at_ms)),
         ("Fired", _moment(alert.fired_at_ms)),
         ("Resolved", _moment(alert.resolved_at_ms)),
@@ -215,7 +218,15 @@ def _tier_one(alert: Alert) -> str:
         for one in alert.evidence
         if "calls" in one and "seconds" in one
     ]
+    if said and (first_ms := _first_seen_ms(alert)) is not None:
+        said.append(f"since {format_rfc3339(first_ms)}")
     return "; ".join(said)
+
+
+def _first_seen_ms(alert: Alert) -> int | None:
+    seen = [one["first"] for one in alert.evidence if "first" in one]
+    times = [round(time * 1000) for time in seen if not isinstance(time, str)]
+    return min(times, default=None)
 
 
 def _number(entry: EvidenceEntry, name: str) -> float:
