@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 MAX_BRIEF_CHARACTERS = 100
 MAX_SHORT_CHARACTERS = 200
-_SHORT = ("Task", "Node", "Ranks", "Value", "Tier 1", "Keeps back", "Gives back", "Since", "Resolved",
-          "Flapping", "Held back", "Runbook")  # fmt: skip
+_SHORT = ("Task", "Node", "Ranks", "Value", "Tier 1", "Keeps back", "Gives back", "Since",
+          "Resolved", "Flapping", "Held back", "Runbook")  # fmt: skip
 _SHORT_HEAD = ("Task", "Node", "Cluster", "Held back", "Runbook")
 
 
