@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from notifiers.dispatch.deduplication import News
-    from notifiers.dispatch.log import LogEntry
+    from notifiers.dispatch.log import Key, LogEntry
     from notifiers.dispatch.message import Addressee, Message
 
 # Where messages say it; never part of what an alert is known by.
@@ -75,11 +75,14 @@ class Budget:
 
 
 class Limiter:
-    """The budgets of integrations. `limits`: of those that have one. `changed`: since `saved`."""
+    """The budgets of integrations. `limits`: of those that have one.
+
+    `changed`: since `saved`, tallies by integration, and by (integration, group key) who waits.
+    """
 
     def __init__(self, addressees: Mapping[str, Sequence[Addressee]]) -> None:
         """`addressees`: by receiver."""
-        self.changed: set[str] = set()
+        self.changed: set[str | Key] = set()
         self.budgets: dict[str, Budget] = {}
         self.limits: dict[str, RateLimit] = {
             to.key: to.limit for each in addressees.values() for to in each if to.limit is not None
@@ -98,10 +101,11 @@ class Limiter:
     ) -> None:
         """A group has to wait; without a limit it would have told this."""
         own = self.budget(integration)
-        self.changed.add(integration)
+        self.changed.add((integration, group_key))
         own.waiting[group_key] = news.entry
         if news.silent:
             return
+        self.changed.add(integration)
         before = own.tally
         since_ms = before.since_ms if before.messages else now_ms
         own.tally = Tally(before.messages + 1, since_ms, before.names.union(names))
@@ -110,12 +114,12 @@ class Limiter:
     def sent(self, integration: str, limit: RateLimit, message: Message, now_ms: int) -> Message:
         """The group of a message need not wait; it says what was held back."""
         own = self.budget(integration)
-        self.changed.add(integration)
-        own.waiting.pop(message.group_key, None)
+        self.release(integration, message.group_key)
         own.sent_ms.append(now_ms)
         tally, own.tally = own.tally, Tally()
         if not tally.messages:
             return message
+        self.changed.add(integration)
         words = tally.words(limit, len(own.waiting))
         alerts = (
             replace(each, annotations={**each.annotations, ANNOTATION: words})
@@ -127,7 +131,7 @@ class Limiter:
         """A group has nothing to say any more."""
         own = self.budgets.get(integration)
         if own is not None and own.waiting.pop(group_key, None) is not None:
-            self.changed.add(integration)
+            self.changed.add((integration, group_key))
 
     def expected(self, integration: str, group_key: str) -> LogEntry | None:
         """What the log would have of a group that waits; None: it does not wait."""

@@ -273,7 +273,10 @@ def test_what_a_limit_holds_back_outlives_a_kill(
 
 def test_what_was_held_back_is_read_past_a_row_that_is_damaged(bench: Bench, support: Any) -> None:
     bench.limit = RateLimit(1, 60_000)
-    bench.connection.execute("INSERT INTO notify_budget VALUES (?, 3, 5, '[]', 'nonsense')", (KEY,))
+    bench.connection.execute("INSERT INTO notify_tally VALUES (?, 3, 5, 'nonsense')", (KEY,))
+    bench.connection.execute(
+        "INSERT INTO notify_waiting (integration, group_key, entry) VALUES (?, 'a', '{}')", (KEY,)
+    )
     bench.fire(support.firing())
     bench.step()
     assert bench.messages() == ["firing"]
