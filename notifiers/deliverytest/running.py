@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from rules.model import Group
 
 
+# A year of groups that speak each minute; more than that is a typing error.
+MOST_TICKS = 600_000
+
+
 def run_file(path: str | Path, options: RunOptions) -> SuiteVerdict:
     """Run one file. What keeps it from running is in the verdict, not raised."""
     try:
@@ -100,6 +104,7 @@ class _Bench:
         """Raises ProblemsError for more evaluations than anybody means."""
         started = time.perf_counter()
         until_ms = self._until_ms(test)
+        self._refuse_too_many_ticks(test, until_ms)
         alerts = [_stated(test, one, until_ms) for one in test.alerts if one.starts_ms <= until_ms]
         scenario = replace(test.rules, until_ms=until_ms)
         failures: list[Failure] = []
@@ -135,6 +140,18 @@ class _Bench:
             return test.until_ms
         routes = self.setup.plan.root.walk()
         return test.latest_ms + max(one.group_wait_ms + one.group_interval_ms for one in routes)
+
+    def _refuse_too_many_ticks(self, test: DeliveryScenario, until_ms: int) -> None:
+        shortest_ms = min(route.group_interval_ms for route in self.setup.plan.root.walk())
+        if until_ms > MOST_TICKS * shortest_ms:
+            shortest = format_duration(shortest_ms)
+            message = (
+                f"a group speaks every {shortest}: more than {MOST_TICKS:,} times in this test"
+            )
+            problem = Problem(
+                self.suite.source, test.rules.span, message, "an earlier 'until'", "time"
+            )
+            raise ProblemsError([problem])
 
     def _refuse_too_long(self, scenario: Scenario, interval_ms: int) -> None:
         if evaluations(scenario, interval_ms) > MOST_EVALUATIONS:
