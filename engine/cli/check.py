@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rules.decoding import read_source
-from rules.document import Mapping, Scalar, compose
+from rules.document import Mapping, Scalar, Sequence, compose
 from rules.errors import StallwatchError
 from rules.fields import nearest
 from rules.loader import find_files, load_document
@@ -14,7 +14,7 @@ from rules.source import ProblemsError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from rules.document import Node
@@ -28,9 +28,21 @@ CONFIGURATION_KEYS = frozenset({
     "listen", "state_dir", "flush_interval", "evaluation_interval", "rule_files", "receivers",
     "route", "retention", "queue", "probes", "external_labels", "cluster", "node", "lookback",
     "restart_grace", "external_url", "inhibit_rules", "time_intervals", "templates",
-    "alertmanager_config", "tier_inhibition", "compat", "alert_relabel_configs",
+    "alertmanager_config", "tier_inhibition", "compat", "alert_relabel_configs", "baselines",
     "flapping",
 })  # fmt: skip
+# Sections of Alertmanager's file; all others are ours. And kinds of receivers that are not ours.
+ALERTMANAGER_KEYS = frozenset({
+    "global", "route", "inhibit_rules", "receivers", "templates", "time_intervals",
+    "mute_time_intervals", "tracing",
+})  # fmt: skip
+ALERTMANAGERS = frozenset({
+    "discord_configs", "incidentio_configs", "jira_configs", "jsm_configs", "mattermost_configs",
+    "msteams_configs", "msteamsv2_configs", "opsgenie_configs", "pagerduty_configs",
+    "pushover_configs", "rocketchat_configs", "signl4_configs", "sns_configs", "telegram_configs",
+    "victorops_configs", "webex_configs", "wechat_configs",
+})  # fmt: skip
+_OURS = CONFIGURATION_KEYS - ALERTMANAGER_KEYS
 _RULE_KEYS = frozenset({"groups", "apiVersion", "kind", "spec"})
 # Rules without a group around them, and other files without secrets.
 _RULE_LIKE = _RULE_KEYS | {"alert", "record", "expr", "rules", "tests"}
@@ -38,7 +50,7 @@ _RULE_LIKE = _RULE_KEYS | {"alert", "record", "expr", "rules", "tests"}
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What became of one file. `kind`: rules or configuration."""
+    """What became of one file. `kind`: rules, configuration or alertmanager."""
 
     path: str
     kind: str
@@ -60,6 +72,8 @@ class Checked:
             return f"{self.path}: FAILED: {count} {'error' if count == 1 else 'errors'}"
         if self.kind == "configuration":
             return f"{self.path}: SUCCESS: a valid configuration"
+        if self.kind == "alertmanager":
+            return f"{self.path}: SUCCESS: a valid alertmanager.yml"
         rules = f"{self.rules} {'rule' if self.rules == 1 else 'rules'}"
         groups = f"{self.groups} {'group' if self.groups == 1 else 'groups'}"
         summary = f"{self.path}: SUCCESS: {rules} in {groups}"
@@ -163,6 +177,11 @@ def check_file(path: Path, names: Names = "utf8", *, portable: bool = False) -> 
         return Checked(str(path), "rules", error.problems)
     document = compose(source)
     root = document.root
+    if _is_alertmanagers(root, path):
+        from engine.config.loader import load_alertmanager_source
+
+        _, problems = load_alertmanager_source(source, path.resolve().parent)
+        return Checked(str(path), "alertmanager", problems)
     if _is_configuration(root, path):
         # pydantic is slow to import, and most checks are of rules.
         from engine.config.loader import load_source as load_configuration
@@ -187,6 +206,28 @@ def check_file(path: Path, names: Names = "utf8", *, portable: bool = False) -> 
     return Checked(str(path), "rules", problems, len(groups), rules, loaded.file)
 
 
+def _is_alertmanagers(root: Node | None, path: Path) -> bool:
+    """Whether it is Alertmanager's own file: by its name, or by receivers that only that has."""
+    if "alertmanager" in path.stem:
+        return not _holds(root, _RULE_KEYS | _OURS)
+    return (
+        path.stem != "stallwatch"
+        and _holds(root, frozenset({"route"}))
+        and not _holds(root, _RULE_KEYS | _OURS)
+        and any(name in ALERTMANAGERS for name in _integrations(root))
+    )
+
+
+def _integrations(root: Node | None) -> Iterator[str]:
+    """`webhook_configs` and the like, of all receivers."""
+    receivers = root.get("receivers") if isinstance(root, Mapping) else None
+    if receivers is None or not isinstance(receivers.value, Sequence):
+        return
+    for receiver in receivers.value.items:
+        if isinstance(receiver, Mapping):
+            yield from (entry.key.value for entry in receiver.entries)
+
+
 def _is_configuration(root: Node | None, path: Path) -> bool:
     if not isinstance(root, Mapping) or _holds(root, _RULE_KEYS):
         return False
@@ -206,7 +247,7 @@ def _values(root: Node | None) -> tuple[Span, ...]:
     return (root.span,) if isinstance(root, Scalar) else ()
 
 
-def _print(checked: Sequence[Checked]) -> None:
+def _print(checked: list[Checked]) -> None:
     for one in checked:
         for problem in (*one.problems, *one.findings):
             print(problem.render())

@@ -27,8 +27,10 @@ SECTIONS = ("global", "route", "inhibit_rules", "receivers", "templates", "time_
 SECTIONS_HINT = "it begins with sections such as 'route:' and 'receivers:'"
 
 
-def open_alertmanager(secrets: SecretReader, root: Mapping) -> tuple[SecretReader, Mapping] | None:
-    """The file that `alertmanager_config` names: a reader of its own, and its root.
+def open_alertmanager(
+    secrets: SecretReader, root: Mapping
+) -> tuple[SecretReader, Mapping | None] | None:
+    """The file that `alertmanager_config` names: a reader of its own, and its root, if it has one.
 
     None when the setting is absent or nothing can be read; what is wrong with the setting itself is
     reported to `secrets`, what is wrong with the file to the reader that is given back.
@@ -47,11 +49,9 @@ def open_alertmanager(secrets: SecretReader, root: Mapping) -> tuple[SecretReade
         secrets.report.add(entry.value.span, f"cannot be read: {error}", code="config")
         return None
     own, theirs = read_alertmanager(source, path.resolve().parent)
-    if theirs is None:
-        if not own.report.failed:
-            message = f"{path} is no alertmanager.yml"
-            secrets.report.add(entry.value.span, message, SECTIONS_HINT, "config")
-        return own, Mapping(entry.value.span, ())
+    if theirs is None and not own.report.failed:
+        message = f"{path} is no alertmanager.yml"
+        secrets.report.add(entry.value.span, message, SECTIONS_HINT, "config")
     return own, theirs
 
 

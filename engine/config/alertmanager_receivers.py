@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _SUFFIX = "_configs"
 _FILE = "_file"
 # What Alertmanager has and neither stallwatch nor apprise speaks.
-_UNSPOKEN = ("jira", "incidentio", "jsm", "signl4")
+UNSPOKEN = ("jira", "incidentio", "jsm", "signl4")
 # What Alertmanager knows in kinds that are here too.
 _THEIRS = {
     "webhook": ("http_config", "payload"),
@@ -84,7 +84,7 @@ class AlertmanagerReceivers:
     def speaks(self, key: str) -> bool:
         """Whether this is a `..._configs` of Alertmanager that is no kind of ours."""
         kind = key.removesuffix(_SUFFIX)
-        return key.endswith(_SUFFIX) and (kind in SERVICES or kind in _UNSPOKEN)
+        return key.endswith(_SUFFIX) and (kind in SERVICES or kind in UNSPOKEN)
 
     def integrations(self, entry: Entry) -> Iterator[IntegrationConfig]:
         """Those of one such list, sent by apprise."""

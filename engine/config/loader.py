@@ -53,7 +53,18 @@ def load_alertmanager(path: str | Path, kinds: Kinds | None = None) -> Config:
     Raises ProblemsError, UnreadableError.
     """
     source = read_source(path)
-    secrets, root = read_alertmanager(source, Path(path).resolve().parent)
+    config, problems = load_alertmanager_source(source, Path(path).resolve().parent, kinds)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        raise ProblemsError(errors)
+    return config
+
+
+def load_alertmanager_source(
+    source: Source, folder: Path, kinds: Kinds | None = None
+) -> tuple[Config, tuple[Problem, ...]]:
+    """The same of a text, with all that is to be said of it. Paths start at `folder`."""
+    secrets, root = read_alertmanager(source, folder)
     if root is None and not secrets.report.failed:
         secrets.report.add(Span(0, 1), "it is no alertmanager.yml", SECTIONS_HINT, "config")
     routing: dict[str, Any] = {}
@@ -62,10 +73,7 @@ def load_alertmanager(path: str | Path, kinds: Kinds | None = None) -> Config:
         kinds = installed() if kinds is None else kinds
         routing, wrong = read_routing(secrets, root, kinds, alertmanagers=True)
     problems = (*masked(secrets.report.ordered(), secrets.exposed), *wrong)
-    errors = [problem for problem in problems if problem.severity == "error"]
-    if errors:
-        raise ProblemsError(errors)
-    return Config().model_copy(update=routing)
+    return Config().model_copy(update=routing), problems
 
 
 def find_config(path: str | Path | None = None) -> Path | None:
@@ -97,7 +105,10 @@ def load_source(
     secrets = SecretReader(report, folder)
     theirs = open_alertmanager(secrets, document.root)
     reader, root = (secrets, document.root) if theirs is None else theirs
-    routing, wrong = read_routing(reader, root, kinds, alertmanagers=theirs is not None)
+    routing: dict[str, Any] = {}
+    wrong: tuple[Problem, ...] = ()
+    if root is not None:
+        routing, wrong = read_routing(reader, root, kinds, alertmanagers=theirs is not None)
     config = _build(secrets, document.root, kinds, routing)
     problems = masked(report.ordered(), secrets.exposed)
     if theirs is not None:

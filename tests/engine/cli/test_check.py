@@ -7,7 +7,10 @@ import pytest
 
 from engine.cli import check
 from engine.cli.main import main
+from engine.config.alertmanager import SECTIONS
+from engine.config.alertmanager_receivers import UNSPOKEN
 from engine.config.model import Config
+from engine.config.services import SERVICES
 
 GOOD = "groups:\n- name: a\n  rules:\n  - alert: A\n    expr: up == 0\n"
 
@@ -52,6 +55,57 @@ def test_a_configuration_is_told_by_its_keys(
     out = capsys.readouterr().out
     assert "stallwatch.yaml:1:1: the configuration has no field 'clustr'" in out
     assert "stallwatch.yaml:2:15: 'queue.size': Input should be greater than" in out
+
+
+PAGER = "receivers: [{name: a, pagerduty_configs: [{routing_key: s3cret}]}]\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        # By its name, or by receivers that only Alertmanager's file has.
+        ("alertmanager.yml", "route: {receiver: a}\nreceivers: [{name: a}]\n", "alertmanager.yml"),
+        ("am.yml", f"route: {{receiver: a}}\n{PAGER}", "alertmanager.yml"),
+        ("am.yml", "route: {receiver: a}\nreceivers: [{name: a}]\n", "configuration"),
+        ("alertmanager.yml", "listen: 127.0.0.1:1\n", "configuration"),
+        ("alertmanager-rules.yml", GOOD, "1 rule in 1 group"),
+    ],
+)
+def test_an_alertmanager_yml_is_checked_as_one(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, said: str
+) -> None:
+    Path(name).write_text(text)
+    assert main(["check", name]) == 0
+    out = capsys.readouterr().out
+    article = "" if "rule" in said else "a valid "
+    assert out.endswith(f"{name}: SUCCESS: {article}{said}\n")
+    assert "s3cret" not in out
+
+
+def test_an_alertmanager_yml_is_refused_where_alertmanager_refuses_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("alertmanager.yml").write_text("receivers: [{name: a}]\n")
+    assert main(["check", "alertmanager.yml"]) == 1
+    assert "alertmanager.yml:1:1: an alertmanager.yml needs a 'route'" in capsys.readouterr().out
+
+
+def test_an_alertmanager_yml_that_is_no_yaml_is_told_to_be_just_that(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("alertmanager.yml").write_text("route: {receiver: a\nreceivers: [{name: a}]\n")
+    Path("stallwatch.yaml").write_text("alertmanager_config: alertmanager.yml\n")
+    for name in ("alertmanager.yml", "stallwatch.yaml"):
+        assert main(["check", name]) == 1
+        out = capsys.readouterr().out
+        assert "alertmanager.yml:2:10: not YAML: expected ',' or '}' here" in out
+        assert out.endswith(f"{name}: FAILED: 1 error\n")
+
+
+def test_each_kind_of_receiver_that_only_alertmanager_has_tells_its_file() -> None:
+    theirs = set(SERVICES) | set(UNSPOKEN)
+    assert {f"{kind}_configs" for kind in theirs} == check.ALERTMANAGERS
+    assert set(SECTIONS) == check.ALERTMANAGER_KEYS
 
 
 def test_a_file_that_is_not_there_cannot_be_checked(
