@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from engine.alerts.alert import Suppression
 from engine.http.paths import NOTIFY
+from engine.state.connection import StateConnection
 from engine.state.file import StateFile
 from notifiers import outbox as outbox_rows
 from notifiers.api.notify import NotifyApi
@@ -21,6 +22,7 @@ from notifiers.api.service import SilenceService
 from notifiers.dispatch import tables
 from notifiers.dispatch.loop import DispatchLoop
 from notifiers.dispatch.opening import addressees, open_dispatcher
+from notifiers.dispatch.rescue import settle_with_rules
 from notifiers.entry import Backlog
 from notifiers.integrations import integrations
 from notifiers.origin import Origin
@@ -91,6 +93,9 @@ class OutboxDelivery:
             self._file.prepare(tables.create_tables)
             with closing(self._file.connect()) as own:
                 move_old_outbox(own, self._options.clock())
+            if self._file.losses:
+                with closing(StateConnection(self._file)) as mended, mended.writing() as own:
+                    settle_with_rules(own, self._options.clock())
         except sqlite3.Error as error:
             raise StallwatchError(
                 f"{self._file.path}: cannot be used as outbox: {error}"

@@ -7,6 +7,7 @@ it (`delivered`) or it is given up (`failed`, which stays visible for a week).
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
 from engine.alerts.encoding import alert_to_json
@@ -100,7 +101,8 @@ def add(connection: sqlite3.Connection, message: Message, now_ms: int) -> None:
     connection.execute(
         "INSERT INTO notify_message (id, receiver, integration, group_key, group_labels,"
         " status, alerts, news, firing, retold, sent_as, state, reason, created_at_ms,"
-        " next_attempt_ms, finished_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " next_attempt_ms, finished_at_ms, attempts)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO NOTHING",
         (
             message.id, message.receiver, message.integration, message.group_key,
@@ -110,6 +112,8 @@ def add(connection: sqlite3.Connection, message: Message, now_ms: int) -> None:
             json.dumps({own: labels.to_dict() for own, labels in message.sent_as.items()}),
             *(("failed", "receiver_removed") if message.is_removed else ("pending", "")),
             now_ms, now_ms, now_ms if message.is_removed else None,
+            # An attempt of which nothing is known any more.
+            int(message.may_repeat),
         ),
     )  # fmt: skip
 
@@ -144,6 +148,10 @@ class Outbox:
     def read(self, what: Callable[[sqlite3.Connection], ResultT]) -> ResultT:
         """Ask something else of the same database."""
         return what(self._own.now())
+
+    def lost_row(self) -> None:
+        """A row cannot be read: what it told, nobody may have heard."""
+        self._own.file.lost_rows()
 
     def due(self, integration: str, now_ms: int) -> Entry | None:
         """The next row to send, or None."""
@@ -222,21 +230,22 @@ class Outbox:
     def abandon_others(self, integrations: Sequence[str], now_ms: int) -> list[tuple[str, int]]:
         """Fail what is pending for integrations that the configuration no longer has.
 
-        Returns (receiver, rows) of those.
+        Nobody was told what they say, so that it is news to who is configured again. Returns
+        (receiver, rows) of those.
         """
         marks = ", ".join("?" * len(integrations))
-        where = f"state = 'pending' AND integration NOT IN ({marks})"
         with self._own.writing() as connection:
-            gone = connection.execute(
-                f"SELECT receiver, count(*) FROM notify_message WHERE {where} GROUP BY receiver",  # noqa: S608 - question marks only
+            rows = connection.execute(
+                f"SELECT {COLUMNS} FROM notify_message WHERE state = 'pending'"  # noqa: S608 - constants and question marks
+                f" AND integration NOT IN ({marks}) ORDER BY sequence",
                 tuple(integrations),
             ).fetchall()
-            connection.execute(
-                "UPDATE notify_message SET state = 'failed', reason = 'receiver_removed',"  # noqa: S608 - question marks only
-                f" finished_at_ms = ? WHERE {where}",
-                (now_ms, *integrations),
-            )
-        return gone
+            gone = [entry_of(row) for row in rows]
+            for entry in gone:
+                _finish(connection, entry.id, "failed", "receiver_removed", "", now_ms)
+                if firing := fired(entry.alerts):
+                    put_refusal(connection, entry.id, firing, firing - entry.retold)
+        return list(Counter(entry.receiver for entry in gone).items())
 
     def backlog(self) -> dict[str, Backlog]:
         """The state of each receiver that has rows pending or failed."""

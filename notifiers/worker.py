@@ -161,6 +161,7 @@ class Worker:
         if entry.unreadable:
             where = f"{entry.receiver}/{self.integration.kind}"
             logger.error("notification %s to %s given up: %s", entry.id, where, entry.unreadable)
+            self._turns.insist(outbox, outbox.lost_row)
             self._turns.insist(
                 outbox,
                 lambda: self._count_failed(outbox, entry, "unreadable", entry.unreadable, now_ms),

@@ -77,7 +77,7 @@ def adopt(group: Group, old: GroupState | None) -> GroupState:
     return replace(
         old,
         rules=kept,
-        departed=old.departed + _firing(gone),
+        departed=old.departed + firing_alerts(gone),
         # A rule that stayed may have written the same series.
         stale=stale.difference(*(state.series for state in kept.values())),
     )
@@ -89,7 +89,7 @@ def disband(state: GroupState) -> GroupState:
         state.file,
         state.group,
         state.last_evaluation_ms,
-        departed=state.departed + _firing(state.rules.values()),
+        departed=state.departed + firing_alerts(state.rules.values()),
         stale=state.stale.union(*(rule.series for rule in state.rules.values())),
     )
 
@@ -113,11 +113,12 @@ def after_downtime(
     last = state.last_evaluation_ms
     if last is None or not is_too_long_down(last, now_ms, interval_ms, max_down_ms):
         return state
-    departed = state.departed + _firing(state.rules.values())
+    departed = state.departed + firing_alerts(state.rules.values())
     return GroupState(state.file, state.group, last, departed=departed)
 
 
-def _firing(states: Iterable[RuleState]) -> tuple[Alert, ...]:
+def firing_alerts(states: Iterable[RuleState]) -> tuple[Alert, ...]:
+    """Those of these rules that fire."""
     return tuple(
         alert
         for state in states

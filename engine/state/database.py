@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.rulegroup.state import firing_alerts
 from engine.state.connection import StateConnection
 from engine.state.opening import open_state_file
 from engine.state.rows import read_evaluations, read_groups, write_evaluation, write_rule
@@ -48,6 +49,9 @@ class StateDb:
         self._saved: dict[tuple[str, str], dict[RuleKey, RuleState]] = {}
         self._connection = StateConnection(file)
         self._generation = file.generation
+        # Losses of rows that are seen to, and the groups whose alerts were told again since.
+        self._losses = 0
+        self._told_again: set[tuple[str, str]] = set()
         self._refused = False
 
     @property
@@ -172,6 +176,7 @@ class StateDb:
             self._refused = False
             for state in states:
                 self._saved[state.file, state.group] = dict(state.rules)
+                self._told_again.add((state.file, state.group))
             return True
 
     def _write(
@@ -187,12 +192,18 @@ class StateDb:
                 # What a damaged file lost is written again, and what it has does no harm.
                 self._generation = self.file.generation
                 self._saved.clear()
+            if self._losses != self.file.losses:
+                self._losses = self.file.losses
+                self._told_again.clear()
             for state in states:
                 self.save(connection, state)
                 if samples is not None:
                     write_evaluation(connection, state, samples)
             for file, group in gone:
                 self.forget(connection, file, group)
+                if self._losses and (state.file, state.group) not in self._told_again:
+                    # What the outbox was told of them may be lost.
+                    owed = [*firing_alerts(state.rules.values()), *owed]
             if owed and enqueue is not None:
                 enqueue(connection, owed)
 

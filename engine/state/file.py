@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 # How often the disk is asked whether it takes the state again.
 RETURN_SECONDS = 5.0
+# How often the file is checked for damage, and of how many seconds a check may take one.
+CHECK_SECONDS = 60.0
+CHECK_RATIO = 200.0
 # What SQLite says of a file that is damaged, and of one that it cannot use. Whatever else it says
 # is a mistake of ours, which a move would not mend.
 _DAMAGE = ("malformed", "not a database", "could not decode", "unsupported file format")
@@ -43,7 +46,8 @@ class StateFile:
     """state.db, wherever it is. All methods may be called from any thread.
 
     `disk`: where it belongs. `lock`: held by whoever writes, so that no row is written while the
-    file moves. `generation` grows with each move, `losses` with each that lost rows. `reason`: why
+    file moves. `generation` grows with each move, `losses` with each that lost rows,
+    the last one at `lost_at_ms` (0: never). `reason`: why
     it is in memory, "" while it is on the disk. `mended`: how often it had to be mended, by why.
     `listeners`: called after each move. `merges`: called with the file on the disk and the one in
     memory, before that takes its place. One that `may_move` False stays where it is, and what the
@@ -53,7 +57,7 @@ class StateFile:
     def __init__(self, disk: str | Path, *, may_move: bool = False) -> None:
         self.disk = Path(disk)
         self.lock = threading.RLock()
-        self.generation = self.losses = 0
+        self.generation = self.losses = self.lost_at_ms = 0
         self.reason = ""
         self.mended = dict.fromkeys(("damaged", "deleted", "newer"), 0)
         self.listeners: list[Callable[[], None]] = []
@@ -66,7 +70,7 @@ class StateFile:
         self._version = 0
         self._keeper: sqlite3.Connection | None = None
         self._inodes: tuple[int, ...] = ()
-        self._return_at = 0.0
+        self._return_at = self._check_at = 0.0
 
     @classmethod
     def of(cls, place: str | Path | StateFile) -> StateFile:
@@ -111,6 +115,8 @@ class StateFile:
             keeper.execute(_LOSS)
             self._version = version_of(keeper)
             keeper.execute(f"PRAGMA user_version = {self._version}")
+            (lost_at_ms,) = keeper.execute("SELECT max(at_ms) FROM state_loss").fetchone()
+            self.lost_at_ms = lost_at_ms or 0
             self._inodes = _inodes(self._present)
 
     def recover_from(self, damaged: Path) -> None:
@@ -146,9 +152,25 @@ class StateFile:
                 return
             if not self.is_in_place():
                 self._move("was deleted or replaced", "deleted")
+            elif time.monotonic() >= self._check_at:
+                self._check()
             if self.in_memory and time.monotonic() >= self._return_at:
                 self._soon()
                 self._return()
+
+    def _check(self) -> None:
+        """Look for damage that no query has met: a lost entry of an index is just not found."""
+        began = time.monotonic()
+        try:
+            with closing(self.connect()) as connection:
+                sound = is_sound(connection)
+        except sqlite3.DatabaseError as error:
+            # One that is locked or cannot be opened shows at the next write.
+            sound = isinstance(error, sqlite3.OperationalError)
+        if not sound:
+            self._move("is damaged", "damaged")
+        took = time.monotonic() - began
+        self._check_at = began + max(CHECK_SECONDS, CHECK_RATIO * took)
 
     def note(self, trouble: str) -> None:
         """It had to be mended."""
@@ -211,8 +233,16 @@ class StateFile:
     def _count(self, lost: frozenset[str], connection: sqlite3.Connection) -> None:
         if lost:
             self.losses += 1
+            self.lost_at_ms = time.time_ns() // 1_000_000
             connection.execute(_LOSS)
-            connection.execute("INSERT INTO state_loss VALUES (?)", (time.time_ns() // 1_000_000,))
+            connection.execute("INSERT INTO state_loss VALUES (?)", (self.lost_at_ms,))
+
+    def lost_rows(self) -> None:
+        """A row cannot be read although the file is sound. Raises sqlite3.Error."""
+        with self.lock, closing(self.connect()) as connection:
+            self._count(frozenset({"a row"}), connection)
+        for listener in self.listeners:
+            listener()
 
     def _return(self) -> None:
         """Put it back, whole or not at all."""

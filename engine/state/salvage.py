@@ -19,7 +19,7 @@ _TYPES: dict[str, type] = {"INTEGER": int, "TEXT": str, "BLOB": bytes, "REAL": f
 def is_sound(connection: sqlite3.Connection) -> bool:
     """Whether SQLite and the types of all values find no fault."""
     try:
-        if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+        if connection.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
             return False
         return all(_is_whole(connection, table) for table in tables(connection))
     except (sqlite3.Error, UnicodeDecodeError):

@@ -16,6 +16,7 @@ from engine.cli.alerts import checked_url
 from engine.config.loader import load_alertmanager, load_config
 from engine.forecasts import ForecastSettings, add_options
 from engine.labels import Labels
+from engine.state.shelter import present
 from engine.timestamps import format_rfc3339
 from notifiers.cli.resend import show_resent
 from notifiers.cli.routes import show_routes
@@ -227,7 +228,7 @@ def _entries(path: Path, state: State) -> list[Entry]:
             f"stallwatch: there is no outbox at {path}\n"
             "    hint: the agent makes it at its first start; --state names its directory"
         )
-    outbox = Outbox(str(path))
+    outbox = Outbox(str(present(path)))
     try:
         outbox.create()
         return outbox.entries(state, limit=-1)

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from engine.alerts.wording import inert
 from engine.http.client import NoAgentError, exchange
+from engine.state.shelter import present
 from notifiers.silences.encoding import GettableSilence, silence_to_post
 from notifiers.silences.store import Silences, UnknownSilenceError
 from notifiers.worker import unix_ms
@@ -100,7 +101,7 @@ class StoredBook:
             )
         self._path = path
         try:
-            self._silences = Silences(str(path))
+            self._silences = Silences(str(present(path)))
         except sqlite3.Error as error:
             raise self._broken(error) from error
 

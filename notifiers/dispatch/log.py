@@ -42,11 +42,13 @@ class NotificationLog:
     """Entries by group key and integration, in memory. `changed`: keys written since `saved`.
 
     `sent_as`: by fingerprint, the labels with which an alert is sent, where they are not its own.
-    `newly_sent_as`: those of them that are new since `saved`.
+    `newly_sent_as`: those of them that are new since `saved`. `doubted_ms`: when entries were lost;
+    0: never.
     """
 
     def __init__(self) -> None:
         self.changed: set[Key] = set()
+        self.doubted_ms = 0
         self.sent_as: dict[str, Labels] = {}
         self.newly_sent_as: set[str] = set()
         self._entries: dict[Key, LogEntry] = {}
@@ -110,6 +112,11 @@ class NotificationLog:
         """`forget` every group but those that are alive."""
         for group_key in self._integrations.keys() - alive:
             self.forget(group_key, now_ms)
+
+    def all_changed(self) -> None:
+        """Nothing of it is on the disk any more."""
+        self.changed |= self._entries.keys()
+        self.newly_sent_as |= self.sent_as.keys()
 
     def saved(self) -> None:
         """What changed is on the disk."""

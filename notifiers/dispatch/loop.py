@@ -16,7 +16,7 @@ from engine.state.file import StateFile
 from notifiers import outbox
 from notifiers.acknowledgements import read_acknowledged
 from notifiers.dead_letters import drop_told, read_told
-from notifiers.dispatch import budget_rows, flap_rows, tables
+from notifiers.dispatch import budget_rows, flap_rows, rescue, tables
 from notifiers.dispatch.deduplication import not_told, told_again
 from notifiers.refusals import drop_refusals, refusals
 from notifiers.trouble import Trouble
@@ -66,6 +66,9 @@ class DispatchLoop:
         self._log: NotificationLog | None = None
         self._sequence = self._refused_up_to = self._resent_up_to = 0
         self._unsaved: _Turn | None = None
+        # What was in memory before a turn broke off, in case that the database lost it.
+        self._remembered: tuple[Dispatcher, NotificationLog] | None = None
+        self._losses = 0
         file = StateFile.of(state)
         trouble = Trouble(logger, "the dispatcher's tables cannot be used")
         self._turns = Turns(
@@ -98,12 +101,15 @@ class DispatchLoop:
 
     def step(self, database: StateConnection) -> float:
         """One turn; returns for how many seconds there is nothing to do. Raises sqlite3.Error."""
+        if self._losses != database.file.losses:
+            self._rescue(database)
         if self._unsaved is not None:
             self._save(database, self._unsaved)
         now_ms = self._clock()
         with self.lock:
             try:
-                self._unsaved, due_ms = self._turn(database.now(), now_ms)
+                dispatcher, log = self._opened(database, now_ms)
+                self._unsaved, due_ms = self._turn(database.now(), dispatcher, log, now_ms)
             except BaseException:
                 # Half a turn is in memory and would pass for a whole one: what it took for told
                 # nobody was told.
@@ -115,8 +121,13 @@ class DispatchLoop:
         # Saving took its time: counted from the turn's start, each turn would delay the next one.
         return min(IDLE_SECONDS, (due_ms - self._clock()) / 1000)
 
-    def _turn(self, connection: sqlite3.Connection, now_ms: int) -> tuple[_Turn, int | None]:
-        dispatcher, log = self._opened(connection, now_ms)
+    def _turn(
+        self,
+        connection: sqlite3.Connection,
+        dispatcher: Dispatcher,
+        log: NotificationLog,
+        now_ms: int,
+    ) -> tuple[_Turn, int | None]:
         self._take_refused(connection, log, now_ms)
         self._sequence, alerts = tables.alerts_since(connection, self._sequence)
         # Not before alerts are read: one that ended after it was told again has to find it told.
@@ -129,15 +140,20 @@ class DispatchLoop:
 
     def _begin_anew(self) -> None:
         """Forget what is in memory; the next turn begins from what is on the disk."""
+        self._remember()
         self._dispatcher = self._log = self._unsaved = None
         self._sequence = 0
 
-    def _opened(
-        self, connection: sqlite3.Connection, now_ms: int
-    ) -> tuple[Dispatcher, NotificationLog]:
+    def _remember(self) -> None:
+        if self._remembered is None and self._dispatcher is not None and self._log is not None:
+            self._remembered = self._dispatcher, self._log
+
+    def _opened(self, database: StateConnection, now_ms: int) -> tuple[Dispatcher, NotificationLog]:
         if self._dispatcher is None or self._log is None:
+            connection = database.now()
             self._log = tables.read_log(connection, now_ms)
             self._dispatcher = self._open_dispatcher(self._log, tables.timers(connection))
+            self._log.doubted_ms = database.file.lost_at_ms
             if self._dispatcher.flaps is not None:
                 self._dispatcher.flaps.restore(flap_rows.read_courses(connection))
             limiter = self._dispatcher.limiter
@@ -168,7 +184,7 @@ class DispatchLoop:
         log, dispatcher, flushed = self._log, self._dispatcher, turn.flushed
         done = turn.groups or flushed.messages or flushed.gone or flushed.settled
         if log is None or dispatcher is None or not (done or log.changed or dispatcher.changed):
-            self._unsaved = None
+            self._unsaved = self._remembered = None
             return
         now_ms = self._clock()
         with database.writing() as connection:
@@ -185,9 +201,22 @@ class DispatchLoop:
             drop_told(connection, self._resent_up_to)
         log.saved()
         dispatcher.saved()
-        self._unsaved = None
+        self._unsaved = self._remembered = None
         if flushed.messages:
             self._wake_workers()
+
+    def _rescue(self, database: StateConnection) -> None:
+        """The database lost rows: write what is in memory, and begin anew from both."""
+        now_ms, losses = self._clock(), database.file.losses
+        with self.lock, database.writing() as connection:
+            self._remember()
+            if self._remembered is not None:
+                rescue.write_again(connection, *self._remembered)
+            for message in () if self._unsaved is None else self._unsaved.flushed.messages:
+                outbox.add(connection, message, now_ms)
+            rescue.doubt(connection, now_ms)
+        self._begin_anew()
+        self._remembered, self._losses = None, losses
 
     def _forget_turn(self) -> None:
         with self.lock:

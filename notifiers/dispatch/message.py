@@ -39,8 +39,9 @@ class Message:
 
     `id`: the same however often it is made of the same state; 32 hex digits. `retold`:
     fingerprints of those that fire of which an earlier message told. `is_removed`: the
-    integration is not configured any more, so that nobody can be told. `sent_as`: by
-    fingerprint, the labels with which an alert is sent, where they are not its own.
+    integration is not configured any more, so that nobody can be told. `may_repeat`: what was told
+    before is lost, and may have been this. `sent_as`: by fingerprint, the labels with which an
+    alert is sent, where they are not its own.
     """
 
     id: str
@@ -52,6 +53,7 @@ class Message:
     reason: Reason
     retold: frozenset[str] = frozenset()
     is_removed: bool = False
+    may_repeat: bool = False
     sent_as: Mapping[str, Labels] = field(default_factory=dict)
 
     def labels_of(self, alert: Alert) -> Labels:

@@ -9,6 +9,7 @@ from engine.alerts.machine import ALERT_NAME
 from notifiers.dispatch.deduplication import decide
 from notifiers.dispatch.group import is_firing
 from notifiers.dispatch.message import message_of
+from notifiers.notification import fired_at_ms
 from rules.slotted import dataclass, replace
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class Speaker:
             message = named(
                 message_of(group, to, news, alerts, entry), self.log, self.muting.inhibitor
             )
+            if _is_doubtful(self.log, entry, news, alerts):
+                message = replace(message, may_repeat=True)
             if to.limit is not None:
                 message = self.limiter.sent(to.key, to.limit, message, now_ms)
             yield message
@@ -113,6 +116,15 @@ def named(message: Message, log: NotificationLog, inhibitor: Inhibitor) -> Messa
         return message
     pairs = zip(message.alerts, facing, strict=True)
     return replace(message, alerts=tuple(replace(one, inhibited=own) for one, own in pairs))
+
+
+def _is_doubtful(
+    log: NotificationLog, entry: LogEntry | None, news: News, alerts: Mapping[str, Alert]
+) -> bool:
+    """Whether some of the news was told, maybe, before the log lost what was told."""
+    if entry is not None and entry.sent_ms > log.doubted_ms:
+        return False
+    return any(fired_at_ms(alerts[key]) <= log.doubted_ms for key in news.firing)
 
 
 def _are_seen(alerts: Mapping[str, Alert], seen: Acknowledged) -> bool:

@@ -80,6 +80,14 @@ def put_alerts(connection: sqlite3.Connection, alerts: Iterable[Alert]) -> None:
     )
 
 
+def put_missing_alerts(connection: sqlite3.Connection, alerts: Iterable[Alert]) -> None:
+    """Those of which there is no row, in the caller's transaction."""
+    connection.executemany(
+        "INSERT OR IGNORE INTO notify_alert (fingerprint, alert) VALUES (?, ?)",
+        [(fingerprint(alert.labels), json.dumps(alert_to_json(alert))) for alert in alerts],
+    )
+
+
 def alerts_since(connection: sqlite3.Connection, sequence: int) -> tuple[int, list[Alert]]:
     """Alerts put after `sequence`, in that order, and the newest sequence."""
     rows = connection.execute(

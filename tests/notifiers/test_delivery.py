@@ -283,6 +283,33 @@ def test_what_a_removed_receiver_was_owed_stays_visible(make_agent: Any, support
     assert later.rows("failed") == [("old", "firing", "receiver_removed")]
 
 
+def test_a_receiver_that_is_configured_again_is_told_what_it_never_heard(
+    hook: Any, make_agent: Any, support: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("notifiers.dispatch.deduplication.REFUSED_PAUSE_MS", 0)
+    agent = make_agent(support.configured(ops=[("webhook", {"url": "http://127.0.0.1:1/"})]))
+    agent.fire(support.firing("Lasting"), support.firing("Over"))
+    agent.settle("pending", 2)
+    agent.delivery.stop(support.PATIENCE)
+    without = make_agent(support.configured(other=[("webhook", {"url": hook.url})]))
+    without.settle("failed", 2)
+    without.settle("delivered", 2)
+    without.fire(support.resolved(support.firing("Over")))
+    without.settle("delivered", 3)
+    without.delivery.stop(support.PATIENCE)
+    before = len(hook.received)
+    again = make_agent(support.configured(ops=[("webhook", {"url": hook.url})]))
+    hook.wait_for(before + 1)
+    again.fire(support.resolved(support.firing("Lasting")))
+    hook.wait_for(before + 2)
+    heard = [json.loads(body) for _, body in hook.received[before:]]
+    # The end of what it never heard of is not among them.
+    assert [(one["commonLabels"]["alertname"], one["status"]) for one in heard] == [
+        ("Lasting", "firing"),
+        ("Lasting", "resolved"),
+    ]
+
+
 def test_an_end_that_nobody_is_left_to_hear_does_not_wait_for_ever(
     hook: Any, make_agent: Any, support: Any
 ) -> None:

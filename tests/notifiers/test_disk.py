@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sqlite3
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 from engine.state.database import StateDb
 from engine.state.shelter import drop_shelter, shelter_of
 from notifiers.outbox import Outbox
+from tests.notifiers.disks import abort, ext4_at, fill, small_disk_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,45 +26,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Sixteen megabytes."""
-    if os.geteuid() != 0:
-        pytest.skip("to mount a small disk needs root")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(folder)]
-    made = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if made.returncode:
-        pytest.skip(f"no disk can be mounted: {made.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with small_disk_at(tmp_path / "disk") as folder:
+        yield folder
 
 
 @pytest.fixture
 def ext4(tmp_path: Path) -> Iterator[Path]:
-    """A file system that can be made read-only under open files."""
-    if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
-        pytest.skip("to mount a file system needs root and mkfs.ext4")
-    image, folder = tmp_path / "image", tmp_path / "ext4"
-    folder.mkdir()
-    with image.open("wb") as file:
-        file.truncate(16 << 20)
-    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
-    mount = ["mount", "-o", "loop", str(image), str(folder)]
-    made = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if made.returncode:
-        pytest.skip(f"no file can be mounted: {made.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(folder: Path) -> Path:
-    filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * 4096)
-        except OSError:
-            return filler
+    with ext4_at(tmp_path / "ext4") as folder:
+        yield folder
 
 
 def commit(agent: Any, state: StateDb, *alerts: Alert) -> bool:
@@ -152,10 +121,7 @@ def test_a_disk_that_turns_read_only_keeps_nobody_from_hearing_and_a_kill_loses_
     agent = make_agent(support.configured(ops=[("webhook", {"url": hook.url})]), state=state.file)
     assert commit(agent, state, support.firing("Before"))
     agent.settle("delivered", 1)
-    # What the kernel does to a file system with errors=remount-ro.
-    subprocess.run(["mount", "-o", "remount,abort", str(ext4)], check=True)
-    with pytest.raises(OSError, match="Read-only file system"):
-        (ext4 / "other").touch()
+    abort(ext4)
     assert commit(agent, state, support.firing("Meanwhile"))
     assert commit(agent, state, support.resolved(support.firing("Before")))
     expected = {("Before", "firing"), ("Meanwhile", "firing"), ("Before", "resolved")}
