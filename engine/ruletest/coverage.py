@@ -24,17 +24,18 @@ if TYPE_CHECKING:
     from engine.rulegroup.options import GroupOptions
     from engine.ruletest.simulation import Simulation
     from engine.series import Float64Array, Int64Array, Queryable
-    from rules.model import Group, Rule
+    from rules.model import Expression, Group, Rule
     from rules.promql.ast import AggregateOp, Expr
 
 
 @dataclass(slots=True)
 class ComparisonCoverage:
-    """A comparison of a rule's expression, and what the tests showed it.
+    """A comparison of one of a rule's expressions, and what the tests showed it.
 
     `within`: the subqueries around it, the innermost first.
     """
 
+    expression: Expression
     node: Binary
     within: tuple[Subquery, ...] = ()
     saw_true: bool = False
@@ -78,8 +79,8 @@ class Coverage:
             for index, rule in enumerate(group.rules):
                 key = (Path(group.file).resolve(), group.name, index)
                 if key not in self._rules:
-                    found = tuple(comparisons(rule.expression.tree))
-                    self._rules[key] = RuleCoverage(rule, group, found)
+                    found = [one for own in rule.expressions for one in comparisons(own, own.tree)]
+                    self._rules[key] = RuleCoverage(rule, group, tuple(found))
 
     def add(self, simulation: Simulation) -> None:
         """Take in one test."""
@@ -95,13 +96,15 @@ class Coverage:
                 _try(about, stretch_ms - runner.offset_ms, simulation)
 
 
-def comparisons(expr: Expr, within: tuple[Subquery, ...] = ()) -> Iterator[ComparisonCoverage]:
-    """Every comparison of an expression, in source order."""
+def comparisons(
+    expression: Expression, expr: Expr, within: tuple[Subquery, ...] = ()
+) -> Iterator[ComparisonCoverage]:
+    """Every comparison of a part of an expression, in source order."""
     if isinstance(expr, Binary) and expr.op in COMPARISONS:
-        yield ComparisonCoverage(expr, within)
+        yield ComparisonCoverage(expression, expr, within)
     inner = (expr, *within) if isinstance(expr, Subquery) else within
     for child in children(expr):
-        yield from comparisons(child, inner)
+        yield from comparisons(expression, child, inner)
 
 
 def _try(about: RuleCoverage, times_ms: Int64Array, simulation: Simulation) -> None:

@@ -40,7 +40,7 @@ def _gaps(coverage: Coverage) -> Iterator[str]:
         for comparison in about.comparisons:
             lacking = _lacking(comparison)
             if lacking:
-                span = place(about.rule.expression.offsets, comparison.node.span)
+                span = place(comparison.expression.offsets, comparison.node.span)
                 message = f"rule {about.rule.name}: {lacking}"
                 yield Problem(source, span, message, severity="warning").render()
 
@@ -87,7 +87,7 @@ def _rule(about: RuleCoverage) -> dict[str, Any]:
 
 
 def _comparison(about: RuleCoverage, comparison: ComparisonCoverage) -> dict[str, Any]:
-    expression, span = about.rule.expression, comparison.node.span
+    expression, span = comparison.expression, comparison.node.span
     return {
         "text": shorten(expression.text[span.start : span.end], 200),
         **_position(about, place(expression.offsets, span)),

@@ -71,6 +71,19 @@ def test_what_is_missing_is_named_at_its_place(tmp_path: Path) -> None:
     )
 
 
+def test_the_resolve_expression_is_tried_too(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(
+        "groups:\n- name: g\n  rules:\n  - alert: R\n    expr: x > 10\n"
+        "    annotations:\n      stallwatch_resolve_expr: x > -1\n"
+    )
+    (tmp_path / "test.yaml").write_text(TEST)
+    coverage = Coverage()
+    run_file(tmp_path / "test.yaml", RunOptions(coverage=coverage))
+    shown = render(coverage)
+    assert "rules.yaml:7:32: warning: rule R: no test has an element for which this" in shown
+    assert "1 of 2 comparisons were seen true and false" in shown
+
+
 def test_tests_of_several_files_add_up(tmp_path: Path) -> None:
     coverage = _covered(tmp_path, "x > 30")
     (tmp_path / "more.yaml").write_text(TEST.replace("0 5 20", "40x2"))
