@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 HOOK = "https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"
 TOKEN = "xoxb-1234567890-1234567890-4ddbd1a0c1d6f9e1"
+SECRETS = (TOKEN, "TIiajkdnlazkcOXrIdevi7FQ", "A1BRTD4JD")
 BOT = {"token": TOKEN, "channel": "#ops"}
 
 
@@ -195,3 +197,34 @@ def test_the_built_in_text_is_escaped_too(workspace: Workspace, support: Any) ->
     target(**BOT, message_strategy="update").send(told, 30)
     shown = json.dumps(workspace.calls[0][1])
     assert not [one for one in ("<!channel>", "<@U1>", "<https://evil", "@channel") if one in shown]
+
+
+def test_secrets_are_in_no_log_and_no_error(
+    hook: Any, workspace: Workspace, support: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        for settings in (BOT, {"api_url": HOOK}):
+            own = target(**settings, text="{{ (index .Alerts 999).Labels }}")
+            own.send(group(support), 30)
+            hook.replies = [support.status(500)]
+            with pytest.raises(SendError) as caught:
+                own.send(replace(group(support), id="another"), 30)
+            assert not [one for one in SECRETS if one in f"{caught.value!r} {own.label}"]
+    assert "the template of 'text' failed" in caplog.text
+    assert not [one for one in SECRETS if one in caplog.text]
+    assert workspace.calls
+
+
+def test_a_message_that_is_edited_goes_on_through_the_outbox(
+    workspace: Workspace, support: Any, make_agent: Any
+) -> None:
+    config = support.configured(ops=[("slack", {**BOT, "message_strategy": "update"})])
+    first = make_agent(config)
+    alert = support.firing()
+    first.fire(alert)
+    first.settle("delivered", 1)
+    first.delivery.stop(support.PATIENCE)
+    second = make_agent(config)
+    second.fire(support.resolved(alert))
+    second.settle("delivered", 2)
+    assert [method for method, _ in workspace.calls] == ["chat.postMessage", "chat.update"]
