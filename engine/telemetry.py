@@ -122,6 +122,9 @@ METRICS: dict[str, Description] = {
     "stallwatch_notify_retries_total": Description(
         "counter", "Attempts that failed and are made again, by reason."
     ),
+    "stallwatch_notify_template_failures_total": Description(
+        "counter", "Messages sent in the built-in words because a template of the receiver failed."
+    ),
     "stallwatch_notify_pictures_failed_total": Description(
         "counter", "Messages that went without their picture of the last hour, for a fault."
     ),

@@ -27,7 +27,9 @@ from notifiers.entry import Backlog
 from notifiers.integrations import integrations
 from notifiers.origin import Origin
 from notifiers.outbox import Outbox
+from notifiers.receivers.apprise import AppriseTarget
 from notifiers.routing.plan import Plan
+from notifiers.slack.web import SlackTarget
 from notifiers.upgrade import move_old_outbox
 from notifiers.worker import SendOptions, Worker
 from rules.errors import StallwatchError
@@ -256,5 +258,7 @@ def _counts(worker: Worker) -> Iterable[tuple[str, Pairs, int]]:
         yield "stallwatch_notify_failed_total", (*labels, ("reason", reason)), count
     for reason, count in list(counters.retries.items()):
         yield "stallwatch_notify_retries_total", (*labels, ("reason", reason)), count
+    if isinstance(one.target, AppriseTarget | SlackTarget):
+        yield "stallwatch_notify_template_failures_total", labels, one.target.template_failures
     if one.pictures is not None:
         yield "stallwatch_notify_pictures_failed_total", labels, one.pictures.failed

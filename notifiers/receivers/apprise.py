@@ -95,6 +95,7 @@ class AppriseTarget:
         most_messages: int = 1,
     ) -> None:
         self.label = label
+        self.template_failures = 0
         self.wants_picture = False
         # Set by who knows where the agent listens.
         self.pictures: Pictures | None = None
@@ -136,6 +137,7 @@ class AppriseTarget:
                 service.headers[ID_HEADER] = notification.id
             tie(service, notification)
             written = self._wording.written(service, notification, self.label, mail=mail)
+            self.template_failures += written.failed
             if mail:
                 service.headers.update(written.headers)
             if closes_itself(service, notification):

@@ -17,7 +17,7 @@ from notifiers.receivers.apprise_limits import (
     limit_of,
     shortened_title,
 )
-from rules.slotted import dataclass, field
+from rules.slotted import dataclass, field, replace
 from rules.templates.html_places import HtmlPlaces
 
 if TYPE_CHECKING:
@@ -46,13 +46,17 @@ _PRINTED: Mapping[Format, Callable[[], Printed]] = {
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A message as apprise is given it. `shown`: how many alerts stand in it."""
+    """A message as apprise is given it.
+
+    `shown`: how many alerts stand in it. `failed`: it is the built-in one, for a template's fault.
+    """
 
     title: str
     body: str
     format: Format
     shown: int
     headers: Mapping[str, str] = field(default_factory=dict)
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,8 @@ class Wording:
             return self._own(service, notification, mail=mail)
         except WordingError as error:
             notification = in_trouble(notification, error, receiver)
-        return Wording()._own(service, notification, mail=mail)  # noqa: SLF001 - of its own class
+        builtin = Wording()._own(service, notification, mail=mail)  # noqa: SLF001 - of its own class
+        return replace(builtin, failed=True)
 
     def _own(self, service: Any, notification: Notification, *, mail: bool) -> Written:
         headers = {

@@ -20,7 +20,7 @@ from notifiers.messages.folding import Assembled
 from notifiers.messages.order import number_of, subject
 from notifiers.messages.plain import laid_out
 from notifiers.messages.templated import WordingError, in_trouble, line_of, text_of
-from rules.slotted import dataclass, field
+from rules.slotted import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,10 +38,14 @@ _LINKS = frozenset({"title_link", "image_url", "thumb_url", "icon_url"})
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """As JSON, and how many alerts stand in its text."""
+    """As JSON, and how many alerts stand in its text.
+
+    `failed`: it is the built-in one, for a template's fault.
+    """
 
     body: dict[str, Any]
     shown: int
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,8 @@ class SlackWording:
             return self._own(notification)
         except WordingError as error:
             notification = in_trouble(notification, error, receiver)
-        return SlackWording()._own(notification)  # noqa: SLF001 - of its own class
+        builtin = SlackWording()._own(notification)  # noqa: SLF001 - of its own class
+        return replace(builtin, failed=True)
 
     def _own(self, notification: Notification) -> Attachment:
         title = calling_nobody(escaped_for_slack(subject(notification)))

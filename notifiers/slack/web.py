@@ -61,6 +61,7 @@ class SlackTarget:
         self.label = f"Slack {channel}".rstrip()
         self.places = places
         self.strategy = strategy
+        self.template_failures = 0
         self._url = url
         self._channel = channel
         self._look = {name: text for name, text in look.items() if text}
@@ -85,6 +86,7 @@ class SlackTarget:
 
     def _send_one(self, notification: Notification, timeout_seconds: float) -> None:
         attachment = self._wording.attachment(notification, self.label)
+        self.template_failures += attachment.failed
         body = {**self._look, "attachments": [attachment.body]}
         if self._url:
             shown = {"channel": self._channel} if self._channel else {}

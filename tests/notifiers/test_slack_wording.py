@@ -228,3 +228,15 @@ def test_a_message_that_is_edited_goes_on_through_the_outbox(
     second.fire(support.resolved(alert))
     second.settle("delivered", 2)
     assert [method for method, _ in workspace.calls] == ["chat.postMessage", "chat.update"]
+
+
+def test_a_template_that_fails_is_counted(
+    workspace: Workspace, support: Any, make_agent: Any
+) -> None:
+    broken = {**BOT, "text": "{{ (index .Alerts 999).Labels }}"}
+    agent = make_agent(support.configured(ops=[("slack", broken)]))
+    agent.fire(support.firing())
+    agent.settle("delivered", 1)
+    agent.await_sample("stallwatch_notify_template_failures_total", 1, receiver="ops")
+    ((_, body),) = workspace.calls
+    assert "so this is the built-in message" in body["attachments"][0]["text"]
