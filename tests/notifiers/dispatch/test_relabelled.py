@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from engine.alerts.fingerprint import fingerprint
 from engine.alerts.matchers import parse_matchers
 from engine.alerts.relabelling import RelabelRule
+from notifiers.dispatch.group import is_firing
 from notifiers.dispatch.log import NotificationLog
 from notifiers.dispatch.message import Addressee
 from notifiers.dispatch.opening import open_dispatcher
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from notifiers.dispatch.dispatcher import Dispatcher
     from notifiers.simulation import Sent
 
+NAME = "alertname"
 WITHOUT_NODE = RelabelRule("labeldrop", regex="node")
 
 
@@ -166,3 +169,64 @@ def test_a_log_knows_labels_only_of_what_is_not_settled() -> None:
     over = [(START + 400_000, [alert("A/n1", 400, over=True, fired=0)])]
     assert shown(simulate(dispatcher, over, START + 1_000_000)) == ["630 ops: -A{}"]
     assert log.sent_as == {}
+
+
+def drawn(draw: random.Random) -> list[str]:
+    """Alerts A and B of three nodes fire and end at random."""
+    firing: set[str] = set()
+    lines, at = [], 0
+    for _ in range(60):
+        at += draw.randrange(1, 250)
+        name = f"{draw.choice('AB')}/n{draw.randrange(3)}"
+        lines.append(f"{at} {'-' if name in firing else '+'}{name}")
+        firing ^= {name}
+    return lines
+
+
+def as_one(lines: Iterable[str]) -> list[str]:
+    """What happens to alerts without a node: each fires while one of its nodes' alerts does."""
+    firing: dict[str, set[str]] = {"A": set(), "B": set()}
+    found = []
+    for line in lines:
+        at, _, what = line.partition(" ")
+        sign, name, node = what[0], what[1], what[3:]
+        before = bool(firing[name])
+        firing[name] ^= {node}
+        if bool(firing[name]) != before:
+            found.append(f"{at} {sign}{name}/")
+    return found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_alerts_that_become_one_are_told_as_if_there_had_been_only_one(seed: int) -> None:
+    lines = drawn(random.Random(seed))
+    root = route(wait=20, interval=60, repeat=900)
+    together = told(opened(WITHOUT_NODE, root=root), *lines, until=20_000)
+    assert together == told(opened(root=root), *as_one(lines), until=20_000)
+    assert len(together) > 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_beginning_is_told_once_and_each_end_once_when_a_new_process_goes_on_each_time(
+    seed: int,
+) -> None:
+    lines = drawn(random.Random(seed))
+    log = NotificationLog()
+    newest: dict[str, Alert] = {}
+    heard: list[str] = []
+    for at_ms, (one,) in events(*lines):
+        # From state.db: what fires, and ends that are still owed.
+        kept = [own for own in newest.values() if is_firing(own) or log.owing(name_of(own))]
+        newest[name_of(one)] = one
+        dispatcher = opened(WITHOUT_NODE, root=route(repeat=90_000), log=log)
+        for line in shown(simulate(dispatcher, [(at_ms, [*kept, one])], at_ms + 300_000)):
+            heard += line.partition(": ")[2].split()
+    for name in "AB":
+        told_of = [text[0] for text in heard if text[1] == name]
+        assert told_of == ["+", "-"] * (len(told_of) // 2) + ["+"] * (len(told_of) % 2)
+        fires = any(is_firing(own) for own in newest.values() if own.labels.get(NAME) == name)
+        assert (len(told_of) % 2 == 1) == fires
+
+
+def name_of(one: Alert) -> str:
+    return fingerprint(one.labels)
