@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+from engine.alerts.relabelling import RelabelRule
 from engine.timestamps import format_rfc3339
 
 
@@ -43,6 +45,32 @@ def test_what_an_earlier_process_told_is_told_again_with_external_labels(
     make_agent(config)
     received = hook.wait_for(2)
     assert [json.loads(body)[0]["labels"]["region"] for _, body in received] == ["eu", "eu"]
+
+
+def test_an_alertmanager_is_told_again_with_the_labels_of_the_first_word_when_relabelling_changed(
+    hook: Any, make_agent: Any, support: Any
+) -> None:
+    settings = {"url": hook.url.removesuffix("/hook"), "resend": "1h"}
+    config = support.configured(am=[("alertmanager", settings)])
+
+    def relabelled(regex: str) -> Any:
+        rules = (RelabelRule("labeldrop", regex=regex),)
+        return make_agent(config.model_copy(update={"alert_relabel_configs": rules}))
+
+    first = relabelled("node")
+    first.fire(support.firing(node="n1"), support.firing(node="n2"))
+    first.settle("delivered", 1)
+    # The one that was told of ends; the other one takes its place, and nobody hears of an end.
+    first.fire(support.resolved(support.firing(node="n1")))
+    with closing(sqlite3.connect(first.path)) as connection:
+        while connection.execute("SELECT count(*) FROM notify_alert").fetchone() != (1,):
+            pass
+    first.delivery.stop(support.PATIENCE)
+    relabelled("task_id")
+    (before, after) = (json.loads(body)[0] for _, body in hook.wait_for(2)[:2])
+    assert before["labels"] == after["labels"]
+    assert "node" not in after["labels"]
+    assert after["endsAt"] > before["endsAt"]
 
 
 def test_a_monitor_has_signs_of_life_while_rules_are_evaluated(
