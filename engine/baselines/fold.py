@@ -8,12 +8,14 @@ the first by labels; as if that were looked at after every time.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from engine.baselines.anomaly.model import AnomalyModel, fold
 from engine.baselines.trace import Trace
+from engine.promql.forks import computed
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
 Key: TypeAlias = "tuple[Labels, bool]"
 # A sample may reach an evaluation so much after its time: what rules record with a query offset.
 LATE_MS = 300_000
+# Fewer points than these are folded sooner than a fork begins; a process gets so many parts.
+FORK_POINTS = 20_000
+PARTS = 4
+# A model's state, the time and score of its last point, and times and scores of its points.
+Folded: TypeAlias = "tuple[bytes, int, float, Int64Array, Float64Array]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,10 +82,13 @@ class Fold:
         self.gone: dict[Key, int] = {}
         self._traces: dict[Key, Trace] = {}
 
-    def take(self, points: Iterable[Points], until_ms: int, keep_ms: int) -> None:
+    def take(
+        self, points: Iterable[Points], until_ms: int, keep_ms: int, processes: int = 1
+    ) -> None:
         """Take all points up to a time; scores from `keep_ms` on are to be known.
 
-        Points that were taken before may be among them.
+        Points that were taken before may be among them. `processes`: the most, this one and forks
+        of it, that share the work where there is much; no bit depends on them.
         """
         fresh = [
             later for one in points if len((later := one.after(self._taken_ms(one.key))).times_ms)
@@ -86,8 +96,11 @@ class Fold:
         self.kept_ms = keep_ms if self.kept_ms is None else max(self.kept_ms, keep_ms)
         new = sum(1 for one in fresh if one.key not in self.elements)
         if len(self.elements) + new <= self.settings.max_series:
-            for one in fresh:
-                self._extend(one)
+            if processes > 1 and sum(len(one.times_ms) for one in fresh) >= FORK_POINTS:
+                self._share_out(fresh, processes)
+            else:
+                for one in fresh:
+                    self._extend(one)
         else:
             self._take_by_time(fresh)
         self.folded_ms = until_ms
@@ -161,6 +174,33 @@ class Fold:
             scores = fold(element.model, times[start:stop], values[start:stop])
             element.last_ms, element.score = int(times[stop - 1]), float(scores[-1])
             self._trace(key).extend(times[start:stop], scores, self._keep_ms)
+
+    def _share_out(self, points: Sequence[Points], processes: int) -> None:
+        """Fold elements in several processes: each depends on its own points only."""
+        height = max(1, -(-len(points) // (PARTS * processes)))
+        parts = [points[start : start + height] for start in range(0, len(points), height)]
+
+        def one(number: int) -> list[Folded]:
+            return [self._apart(own) for own in parts[number]]
+
+        owners = [number % processes for number in range(len(parts))]
+        with closing(computed(one, owners)) as found:
+            for part, outcomes in zip(parts, found, strict=True):
+                for own, (state, last_ms, score, times, scores) in zip(part, outcomes, strict=True):
+                    model = AnomalyModel.from_state(state)
+                    self.elements[own.key] = Element(model, last_ms, score)
+                    self.gone.pop(own.key, None)
+                    self._trace(own.key).extend(times, scores, self._keep_ms)
+
+    def _apart(self, points: Points) -> Folded:
+        """What becomes of an element, which stays as it is."""
+        scratch, element = Fold(self.settings), self.elements.get(points.key)
+        if element is not None:
+            scratch.elements[points.key] = element.copy()
+        scratch._extend(points)
+        new = scratch.elements[points.key]
+        trace = scratch._trace(points.key)
+        return new.model.state(), new.last_ms, new.score, *trace.content
 
     def _take_by_time(self, points: Sequence[Points]) -> None:
         """One time after another, as the bound is looked at after each."""

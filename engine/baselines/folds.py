@@ -78,15 +78,20 @@ class Folds:
                 del self.by_text[text]
 
     @contextmanager
-    def followed(self, text: str, clock: Clock, first_ms: int, last_ms: int) -> Iterator[Fold]:
-        """The fold of an expression that knows its scores for first <= time <= last."""
+    def followed(
+        self, text: str, clock: Clock, first_ms: int, last_ms: int, processes: int = 1
+    ) -> Iterator[Fold]:
+        """The fold of an expression that knows its scores for first <= time <= last.
+
+        `processes`: the most that may share the work.
+        """
         if self.shared is not None:
             with self.shared.looked_at(text, first_ms, last_ms) as (fold, is_enough):
                 if is_enough and fold is not None:
                     yield fold
                     return
             fold = self._begun(text, first_ms) if fold is None else fold
-            self._advance(fold, clock, first_ms, last_ms)
+            self._advance(fold, clock, first_ms, last_ms, processes)
             yield fold
             return
         with self.lock:
@@ -97,7 +102,7 @@ class Folds:
                     self.by_text[text] = fold
             elif not _knows(fold, first_ms):
                 fold = self._begun(text, first_ms)
-            self._advance(fold, clock, first_ms, last_ms)
+            self._advance(fold, clock, first_ms, last_ms, processes)
             yield fold
 
     def reading(self) -> Folds:
@@ -124,7 +129,9 @@ class Folds:
             found = self.saved.load(text, first_ms, self.settings)
         return Fold(self.settings) if found is None else found
 
-    def _advance(self, fold: Fold, clock: Clock, first_ms: int, last_ms: int) -> None:
+    def _advance(
+        self, fold: Fold, clock: Clock, first_ms: int, last_ms: int, processes: int
+    ) -> None:
         after_ms = fold.folded_ms
         if after_ms is None:
             first = clock.first_ms(last_ms) if self.origin_ms is None else self.origin_ms
@@ -136,7 +143,7 @@ class Folds:
             if last_ms - after_ms > PIECE_MS and after_ms < first_ms - 1:
                 until_ms = min(after_ms + PIECE_MS, first_ms - 1)
             points = clock.points(after_ms, until_ms)
-            fold.take(points, until_ms, min(first_ms, until_ms) - KEEP_MS)
+            fold.take(points, until_ms, min(first_ms, until_ms) - KEEP_MS, processes)
             after_ms = until_ms
 
 

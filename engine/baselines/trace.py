@@ -27,6 +27,11 @@ class Trace:
         """The time of the last score; there is one."""
         return int(self._times[self._count - 1])
 
+    @property
+    def content(self) -> tuple[Int64Array, Float64Array]:
+        """All times and scores."""
+        return self._times[: self._count], self._scores[: self._count]
+
     def extend(self, times_ms: Int64Array, scores: Float64Array, keep_ms: int) -> None:
         """Add scores after all others. What only matters before `keep_ms` may be forgotten."""
         end = self._count + len(times_ms)

@@ -48,6 +48,7 @@ _FUNCTIONS: Final[Mapping[str, Interval]] = {
         NOT_NEGATIVE,
     ),
     "count_over_time": Interval(1),
+    "anomaly_score": Interval(0, 1),
     "histogram_fraction": Interval(0, 1),
     "pi": Interval(math.pi, math.pi),
     "acos": Interval(0, math.pi),

@@ -126,7 +126,10 @@ class Mailbox:
 
 @dataclass
 class AgentProcess:
-    """`stallwatch run` in a folder of its own, a second standing for ten."""
+    """`stallwatch run` in a folder of its own, a second standing for ten.
+
+    `settings`: more of the configuration, over what is said here.
+    """
 
     folder: Path
     rules: list[Path]
@@ -136,6 +139,7 @@ class AgentProcess:
     environment: dict[str, str] = field(default_factory=dict)
     probes: dict[str, dict[str, object]] = field(default_factory=dict)
     queue_size: int = 10_000
+    settings: dict[str, object] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[str] | None = None
 
@@ -227,6 +231,7 @@ class AgentProcess:
                 "queue": {"size": self.queue_size},
                 "probes": self.probes,
                 **({"receivers": [integrations]} if told else {}),
+                **self.settings,
             },
             indent=2,
         )

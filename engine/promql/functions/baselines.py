@@ -42,7 +42,8 @@ def anomaly_score(context: Context, call: Call) -> Partial:
     if not at.size:
         return context.drop_names(asked, call.span)
     keys = tuple(zip(asked.labels, asked.drops, strict=True))
-    with folds.followed(canonical(argument), clock, int(at.min()), int(at.max())) as fold:
+    text, workers = canonical(argument), context.options.workers
+    with folds.followed(text, clock, int(at.min()), int(at.max()), workers) as fold:
         scores = fold.scores(keys, at)
     scored = asked.with_values(scores, asked.present & ~np.isnan(scores))
     return context.drop_names(scored, call.span)

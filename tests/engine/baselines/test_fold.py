@@ -155,3 +155,22 @@ def test_a_copy_goes_on_by_itself(number: int) -> None:
     asked = np.arange(0, end_ms, STEP_MS, dtype=np.int64)
     keys = list(points)
     assert fold.scores(keys, asked).tobytes() == other.scores(keys, asked).tobytes()
+
+
+def test_several_processes_give_the_bits_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.baselines.fold.FORK_POINTS", 1)
+    own = BaselineSettings(ttl_ms=40 * STEP_MS)
+    points, end_ms = drawn(9, 7), STEPS * STEP_MS
+    folds = {}
+    for processes in (1, 3):
+        fold = folds[processes] = Fold(own)
+        for after_ms, until_ms in pairwise([NEVER_MS, end_ms // 3, end_ms // 2, end_ms]):
+            found = points_between(points, after_ms, until_ms)
+            fold.take(found, until_ms, NEVER_MS, processes)
+    asked = np.arange(0, end_ms, STEP_MS // 2, dtype=np.int64)
+    keys = list(points)
+    assert folds[3].scores(keys, asked).tobytes() == folds[1].scores(keys, asked).tobytes()
+    alike = [
+        {key: one.model.state() for key, one in fold.elements.items()} for fold in folds.values()
+    ]
+    assert alike[0] == alike[1]
