@@ -7,7 +7,7 @@ PYTEST = .venv/bin/python -m pytest
 unexport PYTHONPATH PYTHONHOME
 
 .PHONY: run test check e2e kills test-kernels soak endurance cuda-minute gpu-bundle gpu-check overhead \
-  bench-account bench-traps bench-counts bench-agent \
+  bench-account bench-baselines bench-traps bench-counts bench-agent \
 	bench-anomaly bench-peers bench-delivery demo venv venv-dev venv-e2e venv-kernels clean
 
 run: venv
@@ -84,6 +84,10 @@ bench-agent: venv
 # The same rules over the same data here, in Prometheus and in VictoriaMetrics: about an hour.
 bench-peers: venv
 	@.venv/bin/python -m bench.peers $(ARGS)
+
+# A week of 1,000 series dry-run with anomaly_score and without: about ten minutes of two cores.
+bench-baselines: venv
+	@.venv/bin/python -m bench.baselines $(ARGS)
 
 # The same alerts through our delivery and a real Alertmanager, message by message: ten minutes.
 bench-delivery: venv

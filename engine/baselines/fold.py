@@ -90,19 +90,22 @@ class Fold:
         Points that were taken before may be among them. `processes`: the most, this one and forks
         of it, that share the work where there is much; no bit depends on them.
         """
-        fresh = [
-            later for one in points if len((later := one.after(self._taken_ms(one.key))).times_ms)
-        ]
         self.kept_ms = keep_ms if self.kept_ms is None else max(self.kept_ms, keep_ms)
-        new = sum(1 for one in fresh if one.key not in self.elements)
-        if len(self.elements) + new <= self.settings.max_series:
-            if processes > 1 and sum(len(one.times_ms) for one in fresh) >= FORK_POINTS:
-                self._share_out(fresh, processes)
-            else:
-                for one in fresh:
-                    self._extend(one)
-        else:
+        found = list(points)
+        new = sum(1 for one in found if one.key not in self.elements)
+        is_bounded = len(self.elements) + new <= self.settings.max_series
+        if is_bounded:
+            found = self._one_each(found)
+        fresh = [
+            later for one in found if len((later := one.after(self._taken_ms(one.key))).times_ms)
+        ]
+        if not is_bounded:
             self._take_by_time(fresh)
+        elif processes > 1 and sum(len(one.times_ms) for one in fresh) >= FORK_POINTS:
+            self._share_out(fresh, processes)
+        else:
+            for one in fresh:
+                self._extend(one)
         self.folded_ms = until_ms
         self._expire(until_ms)
         self._forget(until_ms)
@@ -112,12 +115,19 @@ class Fold:
 
         NaN where there is none, and while the model is not warm.
         """
+        if len(times_ms) == 1:
+            return self._latest(keys, int(times_ms[0]))
         found = np.full((len(keys), len(times_ms)), np.nan)
         for row, key in enumerate(keys):
             trace = self._traces.get(key)
             if trace is not None:
                 found[row] = trace.at(times_ms)
         return found
+
+    def _latest(self, keys: Sequence[Key], time_ms: int) -> Float64Array:
+        traces = [self._traces.get(key) for key in keys]
+        latest = [np.nan if trace is None else trace.latest(time_ms) for trace in traces]
+        return np.array(latest, dtype=np.float64)[:, None]
 
     def ready(self) -> int:
         """How many elements have learnt enough to be scored."""
@@ -155,6 +165,30 @@ class Fold:
     def _taken_ms(self, key: Key) -> int:
         element = self.elements.get(key)
         return self.gone.get(key, _NEVER) if element is None else element.last_ms
+
+    def _one_each(self, points: Iterable[Points]) -> list[Points]:
+        """Take the points of known elements that have just one new; all others are given back.
+
+        Nearly all that a live evaluation has: here it is worth to look no farther.
+        """
+        rest, elements, traces = [], self.elements, self._traces
+        keep_ms, ttl_ms = self._keep_ms, self.settings.ttl_ms
+        for one in points:
+            times, element = one.times_ms, elements.get(one.key)
+            count = len(times)
+            if element is None or not count:
+                rest.append(one)
+                continue
+            last_ms, time_ms = element.last_ms, int(times[-1])
+            if time_ms <= last_ms:
+                continue
+            if (count > 1 and times[-2] > last_ms) or time_ms - last_ms > ttl_ms:
+                rest.append(one)
+                continue
+            score = element.model.update(time_ms, float(one.values[-1]))
+            element.last_ms, element.score = time_ms, score
+            traces[one.key].append(time_ms, score, keep_ms)
+        return rest
 
     def _extend(self, points: Points) -> None:
         """Fold later points of one element; it begins anew after a gap that is too long."""

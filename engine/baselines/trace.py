@@ -42,12 +42,27 @@ class Trace:
         self._scores[self._count : end] = scores
         self._count = end
 
+    def append(self, time_ms: int, score: float, keep_ms: int) -> None:
+        """As `extend`, of one score."""
+        if self._count == len(self._times):
+            self._make_room(1, keep_ms)
+        self._times[self._count] = time_ms
+        self._scores[self._count] = score
+        self._count += 1
+
     def end(self, time_ms: int, keep_ms: int) -> None:
         """From a time on, not before the last score's, there is none."""
         if self._count and self._times[self._count - 1] == time_ms:
             self._scores[self._count - 1] = np.nan
             return
         self.extend(np.array([time_ms]), np.full(1, np.nan), keep_ms)
+
+    def latest(self, time_ms: int) -> float:
+        """The score of the last point at or before a time; NaN: none."""
+        last = self._count - 1
+        if last >= 0 and self._times[last] <= time_ms:
+            return float(self._scores[last])
+        return float(self.at(np.array([time_ms]))[0])
 
     def at(self, times_ms: Int64Array) -> Float64Array:
         """The score of the last point at or before each time, float64[T]."""

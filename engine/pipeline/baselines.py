@@ -55,6 +55,7 @@ class Baselines:
 
     def follow(self, files: Iterable[RuleFile], recording: Recording | None, now_ms: int) -> None:
         """Learn for these rules from now on; what is new has learnt from all that is recorded."""
+        is_start = not self._hour_ms
         self._hour_ms = self._hour_ms or now_ms // HOUR_MS * HOUR_MS
         self._calls = {}
         for file in files:
@@ -70,6 +71,9 @@ class Baselines:
         for text, call in self._calls.items():
             if text not in self.folds.by_text:
                 self._catch_up(text, call, recording)
+        if is_start and self._calls:
+            # An agent that was killed left none with its last file.
+            self._write(recording.end_ms)
 
     def began(self, time_ms: int) -> None:
         """There is a flush of this time: the first one of all is where the data begin."""
@@ -90,15 +94,7 @@ class Baselines:
             return
         for text, call in self._calls.items():
             self._move(text, call, time_ms, self.store)
-        with self.folds.lock:
-            content = encode(
-                {
-                    text: fold
-                    for text, fold in self.folds.by_text.items()
-                    if fold.folded_ms is not None and fold.folded_ms <= time_ms
-                }
-            )
-        self.recorder.write_snapshot(time_ms, content)
+        self._write(time_ms)
 
     def stop(self, flushed_ms: int) -> None:
         """The last flush was of this time; the hour is not full, and the next start goes on."""
@@ -118,6 +114,17 @@ class Baselines:
                     ("stallwatch_baseline_evicted_total", labels, "counter", evicted),
                 ]
         return found
+
+    def _write(self, time_ms: int) -> None:
+        with self.folds.lock:
+            content = encode(
+                {
+                    text: fold
+                    for text, fold in self.folds.by_text.items()
+                    if fold.folded_ms is not None and fold.folded_ms <= time_ms
+                }
+            )
+        self.recorder.write_snapshot(time_ms, content)
 
     def _catch_up(self, text: str, call: Call, recording: Recording) -> None:
         """Fold what was recorded since the last snapshot, from the live window if that has it."""

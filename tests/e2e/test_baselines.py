@@ -70,24 +70,16 @@ def folded(recording: Recording, text: str, times_ms: np.ndarray) -> np.ndarray:
     return np.where(value.present[0], value.values[0], np.nan)
 
 
-def test_kill_9_stop_and_replay_give_the_same_bits(agent: AgentProcess) -> None:
-    def learnt() -> float:
-        (found,) = agent.query("stallwatch_baseline_ready{baseline=~'rate.*'}")
-        return found[1]
-
+@pytest.mark.timeout(900)
+def test_kill_9_and_replay_give_the_same_bits(agent: AgentProcess) -> None:
     wait_until(lambda: agent.query("stallwatch_baseline_series"), "a flush that tells of baselines")
-    assert learnt() == 0.0
-    agent.kill()
-    agent.start()
+    assert {value for _, value in agent.query("stallwatch_baseline_ready")} == {0.0}
     wait_until(lambda: agent.query("score and busy and rarely"), "scores")
     agent.kill()
     agent.start()
-    wait_until(lambda: agent.query("rarely"), "scores after a kill")
+    wait_until(lambda: agent.query("count_over_time(rarely[1h]) > 20"), "scores after a kill")
     agent.stop()
     assert list(agent.recording.glob("baselines-*.swb"))
-    agent.start()
-    wait_until(lambda: agent.query("rarely"), "scores after a stop")
-    agent.kill()
 
     recording = open_recording(str(agent.recording))
     assert recording.baselines is not None

@@ -15,7 +15,7 @@ import numpy as np
 from engine.baselines.fold import LATE_MS, Points
 from engine.baselines.folds import Folds
 from engine.baselines.identity import canonical
-from engine.series import stale_mask
+from engine.series import Table, Tabular, stale_mask
 from rules.promql.ast import VectorSelector
 from rules.promql.walk import selectors, unwrapped
 
@@ -63,9 +63,15 @@ class _Samples:
 
     def points(self, after_ms: int, until_ms: int) -> Iterator[Points]:
         """See `engine.baselines.folds.Clock`."""
-        matchers = self._selector.matchers
         first_ms = after_ms - LATE_MS + 1
-        for series in self._context.queryable.select(matchers, first_ms, until_ms):
+        queryable, matchers = self._context.queryable, self._selector.matchers
+        table = None
+        if isinstance(queryable, Tabular):
+            table = queryable.table(matchers, first_ms, until_ms)
+        if table is not None:
+            yield from _points_of(table)
+            return
+        for series in queryable.select(matchers, first_ms, until_ms):
             times, values = series.timestamps_ms, series.values
             left_out = stale_mask(values)
             histograms = series.histogram_mask
@@ -74,6 +80,20 @@ class _Samples:
             if left_out.any():
                 times, values = times[~left_out], values[~left_out]
             yield Points((series.labels, False), times, values)
+
+
+def _points_of(table: Table) -> Iterator[Points]:
+    """The same of series that were sampled together."""
+    times, values = table.timestamps_ms, table.values
+    here = ~stale_mask(values)
+    if table.present is not None:
+        here &= table.present
+    complete: list[bool] = np.logical_and.reduce(here, axis=1).tolist()
+    for row, labels in enumerate(table.labels):
+        if complete[row]:
+            yield Points((labels, False), times, values[row])
+        else:
+            yield Points((labels, False), times[here[row]], values[row, here[row]])
 
 
 class _Grid:

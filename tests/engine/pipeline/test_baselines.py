@@ -6,6 +6,7 @@ held against a fold of its own recording from the first sample on.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from engine.promql.engine import Options, evaluate
 from engine.promql.value import Axis, Vector
 from engine.recording import open_recording
 from rules.loader import load_paths
+from rules.promql.ast import VectorSelector
 from rules.promql.parser import parse
 from tests.engine.pipeline.test_live_equals_dry_run import LOAD, START, Bench, told
 
@@ -133,14 +135,21 @@ def test_what_was_recorded_live_through_kills_has_the_bits_of_one_fold(
 
 
 def test_a_snapshot_is_written_with_each_hour_and_at_a_stop(recording: Recording) -> None:
-    times = [time_ms for time_ms, _ in recording.snapshots()]
-    hours = {time_ms + 1 for time_ms in times if (time_ms + 1) % 3_600_000 == 0}
-    first = -(-START * 1000 // 3_600_000) * 3_600_000
-    last = recording.end_ms // 3_600_000 * 3_600_000
-    assert hours == set(range(first, last + 1, 3_600_000))
-    # Those of the two stops are among them.
-    assert len(times) == len(hours) + 2
-    assert times[-1] == recording.end_ms
+    load = parse("load")
+    assert isinstance(load, VectorSelector)
+    flushes = recording.select(load.matchers, 0, 1 << 62)[0].timestamps_ms.tolist()
+    # Hours that ended while the agent ran, and what was left when it ended, by a kill too.
+    hours = [
+        later // 3_600_000 * 3_600_000 - 1
+        for earlier, later in pairwise(flushes)
+        if earlier // 3_600_000 < later // 3_600_000 and later - earlier == 10_000
+    ]
+    ends = [
+        max(time_ms for time_ms in flushes if time_ms <= restart_ms)
+        for restart_ms in recording.restarts[1:]
+    ]
+    found = [time_ms for time_ms, _ in recording.snapshots()]
+    assert found == sorted({*hours, *ends, flushes[-1]})
 
 
 def test_a_dry_run_tells_what_was_told_live(
