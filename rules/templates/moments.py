@@ -120,6 +120,19 @@ def _cut(value: int, by: int) -> int:
     return int(abs(value) // by * (1 if value >= 0 else -1))
 
 
+def _nanoseconds(elapsed: Any) -> int:
+    """Of a duration; a whole number is one too, as Go takes the constant in `.Add 28800e9`."""
+    if isinstance(elapsed, int | float) and not isinstance(elapsed, bool) and elapsed % 1 == 0:
+        return int(elapsed)
+    nanoseconds: int = elapsed.nanoseconds
+    return nanoseconds
+
+
+def _held(nanoseconds: int) -> int:
+    """A difference as far as a Duration goes, 292 years."""
+    return max(-(2**63), min(nanoseconds, 2**63 - 1))
+
+
 # Methods by name; each takes the value and the arguments.
 _MOMENT: Mapping[str, Callable[..., Any]] = {
     "Year": lambda own: own.calendar.year,
@@ -138,8 +151,8 @@ _MOMENT: Mapping[str, Callable[..., Any]] = {
     "UTC": lambda own: Moment(own.nanoseconds),
     "String": str,
     "Format": lambda own, layout: own.formatted(layout),
-    "Add": lambda own, elapsed: replace(own, nanoseconds=own.nanoseconds + elapsed.nanoseconds),
-    "Sub": lambda own, other: Elapsed(own.nanoseconds - other.nanoseconds),
+    "Add": lambda own, elapsed: replace(own, nanoseconds=own.nanoseconds + _nanoseconds(elapsed)),
+    "Sub": lambda own, other: Elapsed(_held(own.nanoseconds - other.nanoseconds)),
     "After": lambda own, other: own.nanoseconds > other.nanoseconds,
     "Before": lambda own, other: own.nanoseconds < other.nanoseconds,
     "IsZero": lambda own: own.nanoseconds == ZERO_NANOSECONDS,
