@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from bench.anomaly import corpus as nab
-from bench.anomaly import cost, rivals, variants
+from bench.anomaly import cost, noise, rivals, variants
 from engine.baselines.anomaly.model import ANOMALY_THRESHOLD
 
 
@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--no-held-out", action="store_true", help="leave the long part out")
     args = parser.parse_args()
     _print_cost()
+    _print_noise()
     corpus = nab.load()
     if corpus is None:
         print(f"skipped: no labelled series at {nab.shared()} (set STALLWATCH_SHARED)")
@@ -47,6 +48,13 @@ def _print_cost() -> None:
         ratios = f"{told.together / told.rival:.1f} to {told.alone / told.rival:.1f} times as dear"
         print(f"| river StandardAbsoluteDeviation | {told.rival:.1f} µs: ours is {ratios} |")
     print(f"\nA series holds {told.memory:.0f} bytes of memory; {told.state} are saved.")
+
+
+def _print_noise() -> None:
+    asked = " | ".join(f"`>= {score:g}`" for score in noise.ASKED)
+    print(f"\n| onsets a day of one series at 10 s | {asked} |\n|---{'|---' * len(noise.ASKED)}|")
+    for kind, counts in noise.onsets_a_day().items():
+        print(f"| {kind} noise | {' | '.join(f'{count:.2f}' for count in counts)} |")
 
 
 def _print_detectors(corpus: nab.Corpus) -> None:

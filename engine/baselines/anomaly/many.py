@@ -20,6 +20,7 @@ from engine.baselines.anomaly.settings import (
     LONG_POINTS,
     SHAPE_POINTS,
     SHORT_POINTS,
+    STRONGER,
     WARM_POINTS,
 )
 from engine.baselines.anomaly.threshold import ANOMALY_THRESHOLD
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from engine.series import Float64Array, Int64Array
 
 # Where the numbers of `AnomalyModel.numbers` are.
-TIME, POINTS, COOLING, PAUSED, SCORE, LOWEST, HIGHEST, ACCEPT = range(8)
-STRENGTHS: Final = 8
+TIME, POINTS, COOLING, PAUSED, SCORE, LOWEST, HIGHEST, ACCEPT, ONSET = range(9)
+STRENGTHS: Final = 9
 SHORT: Final = STRENGTHS + len(PARTS)
 LONG: Final = SHORT + 3
 RECORDS: Final = LONG + 3
@@ -188,9 +189,11 @@ def _tell(part: Float64Array) -> None:
     warm = part[POINTS] >= WARM_POINTS
     onset = warm & (score >= ANOMALY_THRESHOLD)
     cooling = part[COOLING] > 0.0
-    np.copyto(part[SCORE], np.where(cooling & onset, BELOW, score), where=warm)
+    silent = cooling & (strength < STRONGER * part[ONSET])
+    np.copyto(part[SCORE], np.where(silent & onset, BELOW, score), where=warm)
     part[COOLING, warm & cooling] -= 1.0
-    begins = onset & ~cooling
+    begins = onset & ~silent
+    part[ONSET, begins] = strength[begins]
     part[COOLING, begins] = float(COOL_DOWN_POINTS)
     part[PAUSED, begins & (part[PAUSED] == 0.0) & (part[ACCEPT] >= 0.0)] = 1.0
 

@@ -24,6 +24,7 @@ from engine.baselines.anomaly.settings import (
     PATTERN_MARGIN,
     SHAPE_POINTS,
     SHORT_POINTS,
+    STRONGER,
     VALUE_MARGIN,
     WARM_POINTS,
     Learning,
@@ -49,7 +50,7 @@ PARTS: Final = ("above", "below", "level", "variance", "jump", "hour", "shape")
 MARGINS: Final = (*(VALUE_MARGIN,) * 5, *(PATTERN_MARGIN,) * 2)
 # The highest score that is no onset.
 BELOW: Final = math.nextafter(ANOMALY_THRESHOLD, 0.0)
-_OWN: Final = 8
+_OWN: Final = 9
 _SHAPE: Final = PARTS.index("shape")
 
 
@@ -67,6 +68,7 @@ class AnomalyModel:
         "_hours",
         "_learning",
         "_long",
+        "_onset",
         "_paused",
         "_points",
         "_records",
@@ -91,6 +93,7 @@ class AnomalyModel:
         self._points = 0.0
         self._cooling = 0.0
         self._paused = 0.0
+        self._onset = 0.0
         self._score = math.nan
         self._band = (-math.inf, math.inf)
         self._strengths = [0.0] * len(PARTS)
@@ -169,9 +172,11 @@ class AnomalyModel:
         onset = score >= ANOMALY_THRESHOLD
         if self._cooling:
             self._cooling -= 1.0
-            return BELOW if onset else score
+            if strength < STRONGER * self._onset:
+                return BELOW if onset else score
         if onset:
             self._cooling = float(COOL_DOWN_POINTS)
+            self._onset = strength
             if self._learning.pause and not self._paused:
                 self._paused = 1.0
         return score
@@ -213,6 +218,7 @@ class AnomalyModel:
         return [
             *own,
             float(learning.accept_points) if learning.pause else -1.0,
+            self._onset,
             *self._strengths,
             *self._short.numbers(),
             *self._long.numbers(),
@@ -239,7 +245,7 @@ class AnomalyModel:
         accept = own[7]
         self._learning = Learning(pause=accept >= 0.0, accept_points=max(int(accept), 0))
         self._time_ms, self._points, self._cooling, self._paused, self._score = own[:5]
-        self._band = (own[5], own[6])
+        self._band, self._onset = (own[5], own[6]), own[8]
         self._strengths = take(len(PARTS))
         self._short.restore(take(FadingMoments.SIZE))
         self._long.restore(take(FadingMoments.SIZE))

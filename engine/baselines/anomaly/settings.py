@@ -8,8 +8,9 @@ from rules.slotted import dataclass
 
 # No score before so many points.
 WARM_POINTS: Final = 150
-# Points after an onset in which no other is told.
+# Points after an onset in which no other is told, unless it is so many times as strong.
 COOL_DOWN_POINTS: Final = 40
+STRONGER: Final = 3.0
 
 # Points over which the level and the spread of the moment are taken, and those of the long run.
 SHORT_POINTS: Final = 8

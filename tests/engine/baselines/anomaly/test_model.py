@@ -87,6 +87,12 @@ def test_a_spike_is_one_onset_at_its_first_point() -> None:
     assert onsets(fold(AnomalyModel(), times, values)[1000:]) == [500]
 
 
+def test_within_the_cool_down_only_what_is_far_stronger_is_told() -> None:
+    times, values = noise(2000)
+    values[1500], values[1510], values[1520] = 150.0, 160.0, 5000.0
+    assert onsets(fold(AnomalyModel(), times, values)[1400:1600]) == [100, 120]
+
+
 def test_a_step_is_one_onset_and_then_the_new_normal() -> None:
     times, values = noise(3000)
     values[1500:] += 100.0
