@@ -49,6 +49,21 @@ groups:
       - {record: slow_score, expr: anomaly_score(load)}
       - {record: slow_whole, expr: anomaly_score(sum by (task_id) (load))}
 """
+SHARED = """
+groups:
+  - name: often
+    rules:
+      - {alert: Odd, expr: anomaly_score(load) > 0.45}
+      - {alert: OddWhole, expr: anomaly_score(sum by (task_id) (load)) > 0.45}
+"""
+ASIDE = """
+  - name: rarely
+    interval: 1m
+    query_offset: 40s
+    rules:
+      - {alert: Aside, expr: anomaly_score(load) > 0.4}
+      - {alert: Aside, expr: 'anomaly_score(sum by (task_id) (load)) > 0.4', labels: {is: whole}}
+"""
 EXPRESSIONS = {
     "score": "anomaly_score(load)",
     "again": "anomaly_score(load)",
@@ -179,6 +194,27 @@ def test_a_dry_run_that_starts_late_has_learnt_from_the_first_sample(
     expected = [told(own) for own in whole.alerts if (own.fired_at_ms or 0) >= start_ms]
     assert expected
     assert list(map(told, late.alerts)) == expected
+
+
+def test_chunks_of_any_length_and_a_second_rule_change_nothing(
+    driven: Bench, alerts: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del alerts
+    data = open_data(str(driven.folder / "state" / "recording"))
+    both, alone = tmp_path / "both.yaml", tmp_path / "alone.yaml"
+    both.write_text(SHARED + ASIDE)
+    alone.write_text(SHARED)
+
+    def outcome(rules: Path) -> list[tuple[object, ...]]:
+        found = replay(load_paths([rules]), data, fill=True)
+        assert not found.failures
+        return [told(own) for own in found.alerts if own.labels.get("alertname") != "Aside"]
+
+    expected = outcome(both)
+    assert len(expected) > 5
+    assert outcome(alone) == expected
+    monkeypatch.setattr("engine.pipeline.replay.CHUNK_MS", 1_030_000)
+    assert outcome(both) == expected
 
 
 def test_damaged_snapshots_cost_time_and_nothing_else(
