@@ -16,7 +16,7 @@ from rules.fields import Fields, did_you_mean
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from rules.fields import Report
 
@@ -88,19 +88,33 @@ class RouteReader:
                 self.report.add(fields.key(name), message, hint, "route")
 
     def _route(self, fields: Fields) -> RouteConfig:
-        below = (Fields.of(self.report, node, "a route", _ROUTE) for node in fields.items("routes"))
+        found = (Fields.of(self.report, node, "a route", _ROUTE) for node in fields.items("routes"))
+        below = [(one, self._route(one)) for one in found if one is not None]
+        self._warn_of_shared_keys(below)
         return RouteConfig(
             receiver=self._receiver(fields),
             group_by=self._group_by(fields),
             matchers=read_matchers(fields, ("matchers", "match", "match_re")),
             continue_=boolean(fields, "continue"),
-            routes=tuple(self._route(one) for one in below if one is not None),
+            routes=tuple(route for _, route in below),
             group_wait=self._timer(fields, "group_wait"),
             group_interval=self._timer(fields, "group_interval"),
             repeat_interval=self._timer(fields, "repeat_interval"),
             mute_time_intervals=self._names(fields, "mute_time_intervals"),
             active_time_intervals=self._names(fields, "active_time_intervals"),
         )
+
+    def _warn_of_shared_keys(self, below: Sequence[tuple[Fields, RouteConfig]]) -> None:
+        """A group is known to its receiver by matchers and labels: of two alike one is retold."""
+        seen: set[tuple[object, ...]] = set()
+        for fields, route in below:
+            key = route.matchers, route.receiver, route.group_by
+            if key in seen:
+                message = "a route before this one has the same matchers, receiver and 'group_by'"
+                hint = "their groups have one key: what one tells, the other may tell again"
+                self.report.add(fields.head, message, hint, "route", severity="warning")
+            if route.continue_:
+                seen.add(key)
 
     def _receiver(self, fields: Fields) -> str | None:
         scalar = fields.text("receiver")

@@ -82,6 +82,26 @@ def test_an_alertmanager_yml_is_checked_as_one(
     assert "s3cret" not in out
 
 
+def test_two_routes_whose_groups_have_one_key_are_warned_of(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        "receivers: [{name: a}]\n"
+        "route:\n"
+        "  receiver: a\n"
+        "  routes:\n"
+        "    - {matchers: [x=y], continue: true, routes: [{matchers: [z=1]}]}\n"
+        "    - {matchers: [x=y]}\n"
+    )
+    Path("stallwatch.yaml").write_text(text)
+    assert main(["check", "stallwatch.yaml"]) == 0
+    assert "stallwatch.yaml:6:8: warning: a route before this one" in capsys.readouterr().out
+    # Nothing that the first one takes comes to the second one.
+    Path("stallwatch.yaml").write_text(text.replace("continue: true, ", ""))
+    assert main(["check", "stallwatch.yaml"]) == 0
+    assert "warning" not in capsys.readouterr().out
+
+
 def test_an_alertmanager_yml_is_refused_where_alertmanager_refuses_it(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
