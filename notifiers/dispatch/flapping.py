@@ -74,6 +74,14 @@ class Flaps:
         """None of an alert that has not changed for long."""
         return self._courses.get(identity)
 
+    def alerts(self) -> list[Alert]:
+        """Those that flap, as the rules gave them."""
+        return list(self._alerts.values())
+
+    def all_changed(self) -> None:
+        """Nothing of it is on the disk any more."""
+        self.changed.update(self._courses)
+
     def restore(self, courses: Mapping[str, Course]) -> None:
         """What an earlier process knew."""
         self._courses.update(courses)

@@ -82,7 +82,8 @@ class Limiter:
 
     def __init__(self, addressees: Mapping[str, Sequence[Addressee]]) -> None:
         """`addressees`: by receiver."""
-        self.changed: set[str | Key] = set()
+        # In this order, which is that in which groups wait.
+        self.changed: dict[str | Key, None] = {}
         self.budgets: dict[str, Budget] = {}
         self.limits: dict[str, RateLimit] = {
             to.key: to.limit for each in addressees.values() for to in each if to.limit is not None
@@ -101,11 +102,11 @@ class Limiter:
     ) -> None:
         """A group has to wait; without a limit it would have told this."""
         own = self.budget(integration)
-        self.changed.add((integration, group_key))
+        self.changed[integration, group_key] = None
         own.waiting[group_key] = news.entry
         if news.silent:
             return
-        self.changed.add(integration)
+        self.changed[integration] = None
         before = own.tally
         since_ms = before.since_ms if before.messages else now_ms
         own.tally = Tally(before.messages + 1, since_ms, before.names.union(names))
@@ -119,7 +120,7 @@ class Limiter:
         tally, own.tally = own.tally, Tally()
         if not tally.messages:
             return message
-        self.changed.add(integration)
+        self.changed[integration] = None
         words = tally.words(limit, len(own.waiting))
         alerts = (
             replace(each, annotations={**each.annotations, ANNOTATION: words})
@@ -131,7 +132,7 @@ class Limiter:
         """A group has nothing to say any more."""
         own = self.budgets.get(integration)
         if own is not None and own.waiting.pop(group_key, None) is not None:
-            self.changed.add((integration, group_key))
+            self.changed[integration, group_key] = None
 
     def expected(self, integration: str, group_key: str) -> LogEntry | None:
         """What the log would have of a group that waits; None: it does not wait."""
@@ -147,6 +148,13 @@ class Limiter:
         for integration, own in self.budgets.items():
             for key in own.waiting.keys() - alive:
                 self.release(integration, key)
+
+    def all_changed(self) -> None:
+        """Nothing of it is on the disk any more."""
+        for integration, own in self.budgets.items():
+            self.changed[integration] = None
+            for group_key in own.waiting:
+                self.changed[integration, group_key] = None
 
     def saved(self) -> None:
         """What changed is on the disk."""

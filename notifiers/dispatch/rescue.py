@@ -12,7 +12,7 @@ from engine.alerts.alert import AlertState
 from engine.alerts.fingerprint import fingerprint
 from engine.rulegroup.state import firing_alerts
 from engine.state.rows import read_groups
-from notifiers.dispatch import tables
+from notifiers.dispatch import budget_rows, flap_rows, tables
 from notifiers.dispatch.group import is_firing
 from rules.slotted import replace
 
@@ -28,6 +28,13 @@ def write_again(
     connection: sqlite3.Connection, dispatcher: Dispatcher, log: NotificationLog
 ) -> None:
     """What a dispatcher has in memory, where the database has not what is newer."""
+    if dispatcher.flaps is not None:
+        # Before groups, which have one that flaps as one that fires.
+        tables.put_missing_alerts(connection, dispatcher.flaps.alerts())
+        dispatcher.flaps.all_changed()
+        flap_rows.save_courses(connection, dispatcher.flaps)
+    dispatcher.limiter.all_changed()
+    budget_rows.save_budgets(connection, dispatcher.limiter)
     for group in dispatcher.groups():
         tables.put_missing_alerts(connection, group.alerts.values())
     tables.put_timers(connection, dispatcher.groups())
