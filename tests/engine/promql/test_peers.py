@@ -19,7 +19,7 @@ from engine.series import Series
 from rules.promql.features import OURS, Feature, features
 from rules.promql.parser import parse
 from rules.promql.printer import format as format_expression
-from rules.source import Span
+from rules.source import ProblemsError, Span
 
 STEPS = 3
 GROUP = st.lists(
@@ -159,3 +159,19 @@ def test_they_are_named_as_ours() -> None:
     assert features(parse("max(straggler_score(x))")) == (
         Feature("straggler_score", OURS, Span(4, 19)),
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("straggler_score()", "takes 1 or 2 arguments", "write straggler_score(x)"),
+        ("straggler_cost(1, 2, x)", "takes 1 or 2 arguments", "write straggler_cost(1, 2)"),
+        ("straggler_score(x, 3)", "expects a scalar as its first", "straggler_score(3, x)"),
+    ],
+)
+def test_wrong_arguments_are_named_with_what_to_write(text: str, message: str, hint: str) -> None:
+    with pytest.raises(ProblemsError) as caught:
+        parse(text)
+    (problem,) = caught.value.problems
+    assert message in problem.message
+    assert hint in problem.hint
