@@ -46,7 +46,7 @@ pytestmark = [
 HERE = Path(__file__).parent
 RANKS = 4
 THROTTLED, SLEEPY, LOSSY = 1, 2, 3
-DETECT_SECONDS = 120
+DETECT_SECONDS = 180
 REST_SECONDS = 45
 # A rank's own part of a step is what it does not wait; a second of it is noise, thirty are not.
 RULES = """\
@@ -185,15 +185,16 @@ def watched(agent: AgentProcess, seconds: float) -> set[tuple[str, int]]:
     return found
 
 
-def detected(agent: AgentProcess, wanted: tuple[str, int]) -> tuple[float, set[tuple[str, int]]]:
-    """After how many seconds an alert fires, and which others do until five seconds later."""
+def detected(
+    agent: AgentProcess, wanted: tuple[str, int]
+) -> tuple[float | None, set[tuple[str, int]]]:
+    """After how many seconds an alert fires, None: never; and which others until 5 s later."""
     began, others = time.monotonic(), set[tuple[str, int]]()
-
-    def fires() -> bool:
-        others.update(firing(agent))
-        return wanted in others
-
-    wait_until(fires, f"{wanted}; so far {others}", DETECT_SECONDS)
+    while wanted not in others:
+        if time.monotonic() - began > DETECT_SECONDS:
+            return None, others
+        others |= firing(agent)
+        time.sleep(0.1)
     after = time.monotonic() - began
     return after, (others | watched(agent, 5)) - {wanted}
 
@@ -238,7 +239,7 @@ def test_a_rank_with_half_its_cpu_time_is_named_and_nobody_before(
     told["half the CPU"] = after, others = detected(agent, ("Straggling", THROTTLED))
     throttle.stop()
     print(json.dumps(told, default=list))
-    assert after > 0
+    assert after is not None
     if is_calm():
         assert others == set()
         assert told["false alarms"] == []
@@ -247,18 +248,18 @@ def test_a_rank_with_half_its_cpu_time_is_named_and_nobody_before(
 def test_a_link_that_loses_packets_and_a_rank_that_sleeps_at_times_are_named_and_nobody_before(
     agent: AgentProcess, job: Job
 ) -> None:
-    # Steps of a few milliseconds: of long ones 5 ms more, on average, are nothing unusual.
-    job.options = ("--dim", "32", "--batch", "8")
     told = settled(agent, job)
     job.lose()
-    told["3 % loss"] = _, beside_loss = detected(agent, ("LossyLink", LOSSY))
-    print(json.dumps(told, default=list))
+    told["3 % loss"] = lossy, beside_loss = detected(agent, ("LossyLink", LOSSY))
     job.heal()
     rested(agent)
     job.flag.touch()
-    told["100 ms every 20th step"] = _, beside_sleep = detected(agent, ("Straggling", SLEEPY))
+    told["100 ms every 20th step"] = sleepy, beside_sleep = detected(agent, ("Straggling", SLEEPY))
     job.flag.unlink()
     print(json.dumps(told, default=list))
+    assert lossy is not None
     if is_calm():
+        # 5 ms a step: what a busy machine adds to one rank and not to another is more.
+        assert sleepy is not None
         assert (beside_loss, beside_sleep) == (set(), set())
         assert told["false alarms"] == []
