@@ -25,7 +25,8 @@ STEPS = 3
 GROUP = st.lists(
     st.lists(
         st.one_of(
-            st.sampled_from([math.nan, math.inf, 0.0, 1.0, 1.0, 1.1, 5.0]), st.floats(-1e6, 1e6)
+            st.sampled_from([math.nan, math.inf, 0.0, 1.0, 1.0, 1.1, 5.0]),
+            st.integers(-(10**9), 10**9).map(lambda number: number / 1000),
         ),
         min_size=STEPS,
         max_size=STEPS,
