@@ -20,7 +20,7 @@ from rules.promql.reach import reach_ms
 from rules.slotted import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from engine.baselines.settings import BaselineSettings
     from engine.promql.context import Options
@@ -49,6 +49,7 @@ class Baselines:
     _calls: dict[str, Call] = field(default_factory=dict)
     # Snapshots are written for every hour that ends after this one began.
     _hour_ms: int = 0
+    _told: list[OwnSample] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.folds = Folds(self.settings, saved=SavedFolds(self.recorder.snapshots))
@@ -86,7 +87,11 @@ class Baselines:
         if hour_ms <= self._hour_ms:
             return
         self._hour_ms = hour_ms
-        self.save(hour_ms - 1)
+        try:
+            self.save(hour_ms - 1)
+        except Exception:
+            # It is a cache: no rule may go unevaluated for it.
+            LOG.exception("no snapshot of baselines: a start will go on from an earlier one")
 
     def save(self, time_ms: int) -> None:
         """Write what was learnt by a time, all points up to it and none later."""
@@ -102,18 +107,17 @@ class Baselines:
             self.save(flushed_ms)
 
     def samples(self) -> list[OwnSample]:
-        """How far baselines have learnt."""
-        found: list[OwnSample] = []
-        with self.folds.lock:
-            for text, fold in self.folds.by_text.items():
-                labels = (("baseline", text),)
-                series, evicted = float(len(fold.elements)), float(fold.evicted)
-                found += [
-                    ("stallwatch_baseline_ready", labels, "gauge", fold.ready_ratio()),
-                    ("stallwatch_baseline_series", labels, "gauge", series),
-                    ("stallwatch_baseline_evicted_total", labels, "counter", evicted),
-                ]
-        return found
+        """How far baselines have learnt; what was told before while they are being moved.
+
+        A flush must not wait for an evaluation.
+        """
+        if not self.folds.lock.acquire(blocking=False):
+            return self._told
+        try:
+            self._told = list(_samples(self.folds))
+        finally:
+            self.folds.lock.release()
+        return self._told
 
     def _write(self, time_ms: int) -> None:
         with self.folds.lock:
@@ -132,6 +136,8 @@ class Baselines:
         reach = reach_ms(call, self.options.lookback_ms)
         held_ms = recording.end_ms - self.store.window_ms + 2 * reach
         recent = fold.folded_ms is not None and fold.folded_ms >= held_ms
+        if fold.folded_ms is None:
+            LOG.info("baseline %s: no snapshot, it learns from the first recorded sample on", text)
         source: Queryable = self.store if recent else recording.with_derived()
         self._move(text, call, recording.end_ms, source)
 
@@ -141,3 +147,11 @@ class Baselines:
             evaluate(call, Axis.instant(time_ms), source, own)
         except StallwatchError as error:
             LOG.warning("baseline %s: %s", text, error)
+
+
+def _samples(folds: Folds) -> Iterator[OwnSample]:
+    for text, fold in folds.by_text.items():
+        labels = (("baseline", text),)
+        yield "stallwatch_baseline_ready", labels, "gauge", fold.ready_ratio()
+        yield "stallwatch_baseline_series", labels, "gauge", float(len(fold.elements))
+        yield "stallwatch_baseline_evicted_total", labels, "counter", float(fold.evicted)

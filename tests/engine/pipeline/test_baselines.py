@@ -6,6 +6,7 @@ held against a fold of its own recording from the first sample on.
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -253,6 +254,20 @@ def test_the_agent_says_how_far_its_baselines_are_and_asking_moves_none(tmp_path
         assert value.present[:, -1].all()
     assert fold.folded_ms == before
     assert len(bench.agent.baselines.folds.by_text) == 2
+    bench.agent.stop()
+
+
+def test_a_flush_does_not_wait_for_an_evaluation_that_learns(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, RULES)
+    drive(bench, 2, {})
+    before = bench.agent.baselines.samples()
+    assert before
+    found: list[object] = []
+    with bench.agent.baselines.folds.lock:
+        other = threading.Thread(target=lambda: found.append(bench.agent.baselines.samples()))
+        other.start()
+        other.join()
+    assert found == [before]
     bench.agent.stop()
 
 
