@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.baselines.fold import Fold, Points
+from engine.baselines.fold import Fold
+from engine.baselines.points import Points
 from engine.baselines.settings import BaselineSettings
 from engine.baselines.snapshot import encode
 from engine.dataset.dataset import MemoryDataset

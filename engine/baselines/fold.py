@@ -16,21 +16,17 @@ import numpy as np
 from engine.baselines.alike import alike
 from engine.baselines.anomaly.many import fold_many
 from engine.baselines.anomaly.model import AnomalyModel, fold
+from engine.baselines.points import LATE_MS, Points
 from engine.baselines.trace import Trace
 from engine.promql.forks import computed
-from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from engine.baselines.points import Key
     from engine.baselines.settings import BaselineSettings
-    from engine.labels import Labels
     from engine.series import Float64Array, Int64Array
 
-# An element: its labels, and whether their name is to go at the end of the evaluation.
-Key: TypeAlias = "tuple[Labels, bool]"
-# A sample may reach an evaluation so much after its time: what rules record with a query offset.
-LATE_MS = 300_000
 # Fewer points than these are folded sooner than a fork begins; a process gets so many parts.
 FORK_POINTS = 20_000
 PARTS = 4
@@ -38,22 +34,6 @@ PARTS = 4
 Folded: TypeAlias = "tuple[bytes, int, float, Int64Array, Float64Array]"
 # So many elements, and so many times that they have in common, are folded faster together.
 TOGETHER = 32
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Points:
-    """Points of one element: int64[N], unix milliseconds, increasing; float64[N]."""
-
-    key: Key
-    times_ms: Int64Array
-    values: Float64Array
-
-    def after(self, time_ms: int) -> Points:
-        """Those later than a time."""
-        if not len(self.times_ms) or self.times_ms[0] > time_ms:
-            return self
-        first = int(np.searchsorted(self.times_ms, time_ms, side="right"))
-        return Points(self.key, self.times_ms[first:], self.values[first:])
 
 
 class Element:

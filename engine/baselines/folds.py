@@ -17,7 +17,7 @@ from rules.slotted import dataclass, field
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.baselines.fold import Points
+    from engine.baselines.points import Points
 
 # As much is read and folded at a time while a fold catches up.
 PIECE_MS = 8 * 3_600_000

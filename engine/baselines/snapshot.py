@@ -20,7 +20,7 @@ from rules.errors import StallwatchError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.baselines.fold import Key
+    from engine.baselines.points import Key
     from engine.baselines.settings import BaselineSettings
 
 _MAGIC = b"SWBL1\n"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.baselines.fold import LATE_MS, Points
 from engine.baselines.folds import Folds
 from engine.baselines.identity import canonical
+from engine.baselines.points import LATE_MS, Points
 from engine.series import Table, Tabular, stale_mask
 from rules.promql.ast import VectorSelector
 from rules.promql.walk import selectors, unwrapped

@@ -11,7 +11,7 @@ from engine.baselines.anomaly.model import AnomalyModel
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from engine.baselines.fold import Key
+    from engine.baselines.points import Key
     from engine.baselines.settings import BaselineSettings
 
 

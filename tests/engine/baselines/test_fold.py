@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.baselines.fold import Fold, Key, Points
+from engine.baselines.fold import Fold
+from engine.baselines.points import Key, Points
 from engine.baselines.settings import BaselineSettings
 from engine.labels import Labels
 from tests.engine.baselines.reference import SlowFold

@@ -9,7 +9,8 @@ import pytest
 
 from engine.baselines import snapshot
 from engine.baselines.anomaly.model import MODEL_VERSION
-from engine.baselines.fold import Fold, Points
+from engine.baselines.fold import Fold
+from engine.baselines.points import Points
 from engine.baselines.saved import SavedFolds
 from engine.baselines.settings import BaselineSettings
 from engine.baselines.snapshot import BadSnapshotError, decode, encode

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from engine.baselines import fold as module
 from engine.baselines.alike import alike
-from engine.baselines.fold import Fold, Key, Points
+from engine.baselines.fold import Fold
+from engine.baselines.points import Key, Points
 from engine.baselines.settings import BaselineSettings
 from engine.labels import Labels
 
