@@ -85,7 +85,7 @@ bench-agent: venv
 bench-peers: venv
 	@.venv/bin/python -m bench.peers $(ARGS)
 
-# A week of 1,000 series dry-run with anomaly_score and without: about ten minutes of two cores.
+# A week of 1,000 series dry-run with anomaly_score and without: a few minutes of two cores.
 bench-baselines: venv
 	@.venv/bin/python -m bench.baselines $(ARGS)
 
