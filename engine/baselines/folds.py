@@ -109,6 +109,18 @@ class Folds:
         """The same for who only looks: nothing that they ask for moves a fold."""
         return Folds(self.settings, self.origin_ms, self.saved, shared=self)
 
+    def apart(self, text: str, time_ms: int) -> Folds:
+        """Folds of their own, to take that of an expression to a time and look at its models.
+
+        It goes on from what is known here if that is not beyond the time, else from a snapshot.
+        """
+        apart = Folds(self.settings, self.origin_ms, self.saved)
+        with self.lock:
+            fold = self.by_text.get(text)
+            if fold is not None and fold.folded_ms is not None and fold.folded_ms <= time_ms:
+                apart.by_text[text] = fold.copy()
+        return apart
+
     @contextmanager
     def looked_at(
         self, text: str, first_ms: int, last_ms: int

@@ -95,7 +95,7 @@ class DryRunCommand:
                 else:
                     _print_table(result)
                     print("" if forecast is None else f"\n{forecast.text()}\n", end="")
-                _tell_failures(result)
+                tell_failures(result)
         fired = args.fail_on_alert and result.alerts
         return 1 if fired or result.failures else 0
 
@@ -173,7 +173,7 @@ def _print_table(result: ReplayResult) -> None:
     )
 
 
-def _tell_failures(result: ReplayResult) -> None:
+def tell_failures(result: ReplayResult) -> None:
     """What a rule could not do goes to stderr, so that JSON stays JSON."""
     for failure in result.failures:
         times = "once" if failure.count == 1 else f"{failure.count} times"

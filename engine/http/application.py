@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from engine.http import rule_status, series_metadata
 from engine.http.exposition import Exposition
 from engine.http.message import FORM, ApiError, Request, Response, failure, plain, success
+from engine.http.paths import EXPLAIN
 from engine.http.queries import Queries
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Application:
             "/-/ready": (_GET, self._ready),
             "/api/v1/alerts": (_GET, lambda request: rule_status.alerts(sources, request)),
             "/api/v1/rules": (_GET, lambda request: rule_status.rules(sources, request)),
+            EXPLAIN: (_GET, queries.explained),
             "/api/v1/query": (_GET_POST, queries.instant),
             "/api/v1/query_range": (_GET_POST, queries.over_range),
             "/api/v1/series": (_GET_POST, lambda one: series_metadata.series(sources, one)),

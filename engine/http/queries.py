@@ -1,11 +1,16 @@
-"""`/api/v1/query` and `/api/v1/query_range` (web/api/v1/api.go in Prometheus)."""
+"""`/api/v1/query` and `/api/v1/query_range` (web/api/v1/api.go in Prometheus), and our own
+`/api/v1/explain`.
+"""  # noqa: D205 - one sentence
 
 from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from engine.alerts.fingerprint import fingerprint
+from engine.explanation.explaining import explain
 from engine.http.message import ApiError, Response, parse_errors, success
 from engine.promql.json_encoding import encode
 from engine.promql.value import Axis, Matrix, String
@@ -13,6 +18,8 @@ from rules.errors import StallwatchError
 from rules.source import ProblemsError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.http.message import Request
     from engine.http.sources import Sources
     from engine.promql.value import Result
@@ -59,6 +66,30 @@ class Queries:
             raise ApiError("bad_data", message)
         return self._answer(request, Axis.span(start_ms, end_ms, step_ms), limit)
 
+    def explained(self, request: Request) -> Response:
+        """`fingerprint` of an active alert; `panels`: with the last hour, to be drawn."""
+        wanted = request.text("fingerprint")
+        alerts = self._sources.alerts()
+        alert = next((one for one in alerts if fingerprint(one.labels) == wanted), None)
+        if alert is None:
+            raise ApiError("not_found", "stallwatch: this alert does not fire any more")
+        with_panels = request.text("panels") in {"true", "1", "t"}
+        with self._slot(self._wait_seconds):
+            try:
+                found = explain(alert, self._sources.grounds(), with_panels=with_panels)
+            except StallwatchError as error:
+                raise ApiError("execution", str(error)) from error
+        return success(found)
+
+    @contextmanager
+    def _slot(self, wait_seconds: float) -> Iterator[None]:
+        if not self._slots.acquire(timeout=wait_seconds):
+            raise ApiError("timeout", "query timed out while waiting for other queries to end")
+        try:
+            yield
+        finally:
+            self._slots.release()
+
     def _answer(self, request: Request, axis: Axis, limit: int) -> Response:
         wait_seconds = self._wait_seconds
         if request.text("timeout"):
@@ -69,13 +100,9 @@ class Queries:
                 f'invalid parameter "query": longer than {MAX_EXPRESSION_CHARACTERS} characters'
             )
             raise ApiError("bad_data", message)
-        if not self._slots.acquire(timeout=wait_seconds):
-            raise ApiError("timeout", "query timed out while waiting for other queries to end")
-        try:
+        with self._slot(wait_seconds):
             result = self._evaluate(expression, axis)
             data = encode(result, axis)
-        finally:
-            self._slots.release()
         warnings = result.warnings
         if limit and isinstance(data["result"], list) and data["resultType"] in LIMITED:
             if len(data["result"]) > limit:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from engine.alerts.alert import Alert, Suppression
+    from engine.explanation.question import Grounds
     from engine.http.message import Handler
     from engine.promql.value import Axis, Result
     from engine.readings import ProbeStatus
@@ -64,6 +65,10 @@ class Sources(Protocol):
 
     def rule_groups(self) -> Sequence[GroupStatus]:
         """All groups in file order."""
+        ...
+
+    def grounds(self) -> Grounds:
+        """What alerts are explained from."""
         ...
 
     def samples(self) -> Sequence[OwnSample]:

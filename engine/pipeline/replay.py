@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from engine.alerts.alert import Alert
+    from engine.baselines.folds import Folds
     from engine.dataset import Dataset
     from engine.pipeline.timeline import Timeline
     from engine.rulegroup.dependencies import Component
     from engine.rulegroup.output import RuleOutput
-    from engine.series import Int64Array
+    from engine.series import Int64Array, Queryable
     from rules.model import Group, Rule, RuleFile
 
 # Long enough that windows of an hour cost little at each cut, short enough that the results of a
@@ -70,10 +71,24 @@ class ReplayResult:
     series: int
     evaluations: int
     alerts: tuple[Alert, ...]
+    left: Left = field(repr=False, compare=False)
     failures: tuple[FailedRule, ...] = ()
     notices: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     template_errors: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Left:
+    """What is left to be asked: the groups, each with its interval, and the data that they read.
+
+    `data` hold what rules wrote, and `folds` what they learnt.
+    """
+
+    groups: tuple[Group, ...]
+    data: Queryable
+    options: GroupOptions
+    folds: Folds
 
 
 def replay(
@@ -191,6 +206,8 @@ class _Run:
         base = TimedQueryable(dataset.with_derived(), clock)
         self._overlay = Overlay(base, rules, start_ms - max(offsets, default=0))
         self._history = _History()
+        timed_groups = (replace(own, interval_ms=options.interval_of(own)) for own in groups)
+        self._left = Left(tuple(timed_groups), self._overlay, options, folds)
 
     def edges(self) -> list[int]:
         """Where time is cut: each chunk's start, and the end."""
@@ -263,6 +280,7 @@ class _Run:
             template_errors=sum(
                 context.templates.errors_total for context in contexts if context is not None
             ),
+            left=self._left,
         )
 
     def _reset(self, planned: _Planned, from_ms: int) -> None:

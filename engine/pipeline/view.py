@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.alerts.machine import is_active
+from engine.explanation.data import Data
+from engine.explanation.question import Grounds
 from engine.http.sources import GroupStatus
 from engine.promql.engine import evaluate
 from rules.promql.parser import parse
@@ -61,6 +63,14 @@ class AgentView:
     def rule_groups(self) -> Sequence[GroupStatus]:
         """All groups in file order."""
         return [_group(runner) for runner in self.agent.evaluator.runners]
+
+    def grounds(self) -> Grounds:
+        """The rules as they run, over the live window; what they have learnt is not moved."""
+        runners = self.agent.evaluator.runners
+        groups = tuple(replace(own.group, interval_ms=own.interval_ms) for own in runners)
+        options = self.agent.group_options()
+        data = Data(self.agent.store, options.engine, self.agent.baselines.folds)
+        return Grounds(groups, data, options.query_offset_ms)
 
     def samples(self) -> Sequence[OwnSample]:
         """The agent's own metrics."""

@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 from engine.alerts.alert import Alert, AlertState, Suppression
+from engine.baselines.folds import Folds
+from engine.explanation.data import Data
+from engine.explanation.question import Grounds
 from engine.http.server import HttpServer, serve
 from engine.http.sources import GroupStatus
 from engine.labels import Labels
+from engine.promql.context import Options
 from engine.promql.value import Axis, Result, Scalar, Vector
 from engine.readings import ProbeStatus
 from engine.rulegroup.runner import RuleStatus
@@ -103,6 +107,9 @@ class FakeSources:
                 1_700_000_060_000,
             ),
         )
+
+    def grounds(self) -> Grounds:
+        return Grounds((), Data(self, Options(), Folds()))
 
     def samples(self) -> Sequence[OwnSample]:
         return self.own

@@ -1,0 +1,1 @@
+"""Why an alert fires: its value, what was expected, its peers, in figures, words and a picture."""
