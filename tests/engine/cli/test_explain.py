@@ -71,8 +71,8 @@ def test_a_straggler_is_explained_by_its_peers(
 ) -> None:
     assert explain("StragglingRank") == 0
     # The others of rank 3 are 2, 2.5 and 3: median 2.5, quartiles 2.25 and 2.75. 1.2 times the
-    # median is 3. A spread is 0.25 / 0.67449 = 0.37065, three of them from the median lead to 1.38805
-    # and 3.61195; the score is (5 - 2.5) / 0.37065 = 6.7449.
+    # median is 3. A spread is 0.25 / 0.67449 = 0.37065, three of them from the median lead to
+    # 1.38805 and 3.61195; the score is (5 - 2.5) / 0.37065 = 6.7449.
     assert capsys.readouterr().out == (
         "StragglingRank  firing, value 2\n"
         "  rank=3, task_id=t, tier=2\n"

@@ -17,7 +17,6 @@ from tests.engine.pipeline.test_live_equals_dry_run import START, Bench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from engine.http.server import HttpServer
 
