@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING
 
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     import sqlite3
+
+logger = logging.getLogger(__name__)
 
 SCHEMA = """
 -- What a message said that was given up; the dispatcher takes it out of its log.
@@ -46,7 +49,10 @@ def put_refusal(
 
 
 def refusals(connection: sqlite3.Connection) -> list[Refusal]:
-    """Oldest first. What a later message tells of that was not given up is not among them."""
+    """Oldest first. What a later message tells of that was not given up is not among them.
+
+    What cannot be read is left out, and said in the log.
+    """
     found = []
     for sequence, message, integration, group_key, firing, unheard in connection.execute(
         "SELECT sequence, message, integration, group_key, firing, unheard FROM notify_refusal"
@@ -57,16 +63,13 @@ def refusals(connection: sqlite3.Connection) -> list[Refusal]:
             " AND sequence > ? AND state != 'failed'",
             (integration, group_key, message),
         )
-        heard = frozenset[str]().union(*(json.loads(told) for (told,) in later))
-        found.append(
-            Refusal(
-                sequence,
-                integration,
-                group_key,
-                frozenset(json.loads(firing)) - heard,
-                frozenset(json.loads(unheard)) - heard,
-            )
-        )
+        try:
+            heard = frozenset[str]().union(*(json.loads(told) for (told,) in later))
+            lost, news = (frozenset(json.loads(text)) - heard for text in (firing, unheard))
+        except (ValueError, TypeError):
+            logger.exception("what was refused to %s of %s cannot be read", integration, group_key)
+            continue
+        found.append(Refusal(sequence, integration, group_key, lost, news))
     return found
 
 

@@ -176,9 +176,17 @@ def read_log(connection: sqlite3.Connection, now_ms: int) -> NotificationLog:
 
 
 def sent_as(connection: sqlite3.Connection) -> dict[str, Labels]:
-    """By fingerprint, the labels with which alerts are sent, where they are not their own."""
-    rows = connection.execute("SELECT fingerprint, labels FROM notify_sent_as")
-    return {identity: Labels(json.loads(labels)) for identity, labels in rows}
+    """By fingerprint, the labels with which alerts are sent, where they are not their own.
+
+    Those that cannot be read are left out, and said in the log.
+    """
+    found = {}
+    for identity, text in connection.execute("SELECT fingerprint, labels FROM notify_sent_as"):
+        try:
+            found[identity] = Labels(json.loads(text))
+        except (ValueError, TypeError, AttributeError):
+            logger.exception("as what the alert %s is sent cannot be read", identity)
+    return found
 
 
 def save_log(connection: sqlite3.Connection, log: NotificationLog) -> None:

@@ -168,6 +168,33 @@ def test_an_alert_that_cannot_be_read_is_named_and_holds_up_nobody(
     assert "cannot be read" in caplog.text
 
 
+@pytest.mark.parametrize("text", ["", "{", "[", '"a"', "1", "null", "[[1]]", '{"a": 1}'])
+def test_a_text_that_is_damaged_holds_up_nobody_in_whatever_table_it_is(
+    bench: Bench, support: Any, text: str
+) -> None:
+    bench.flapping, bench.limit = FlapRule(), RateLimit(20, 600_000)
+    for insert in (
+        "INSERT INTO notify_alert (fingerprint, alert) VALUES ('f', ?)",
+        f"INSERT INTO notify_log VALUES ('k', '{KEY}', 0, 9e15, ?, '[]', '[]', 'ops', 0)",
+        f"INSERT INTO notify_log VALUES ('l', '{KEY}', 0, 9e15, '[\"f\"]', ?, '[]', 'ops', 0)",
+        f"INSERT INTO notify_log VALUES ('m', '{KEY}', 0, 9e15, '[\"g\"]', '[]', ?, 'ops', 0)",
+        "INSERT INTO notify_sent_as VALUES ('f', ?)",
+        "INSERT INTO notify_sent_as VALUES ('g', ?)",
+        "INSERT INTO notify_course VALUES ('f', 1, 0, ?, 0, 0, 0)",
+        f"INSERT INTO notify_tally VALUES ('{KEY}', 1, 0, ?)",
+        f"INSERT INTO notify_waiting (integration, group_key, entry) VALUES ('{KEY}', 'k', ?)",
+        "INSERT INTO notify_refusal (message, integration, group_key, firing, unheard)"
+        f" VALUES (1, '{KEY}', 'k', ?, '[]')",
+        "INSERT INTO notify_refusal (message, integration, group_key, firing, unheard)"
+        f" VALUES (1, '{KEY}', 'k', '[]', ?)",
+    ):
+        bench.connection.execute(insert, (text,))
+    bench.fire(support.firing())
+    bench.step()
+    bench.step()
+    assert bench.messages() == ["firing"]
+
+
 def test_labels_that_are_no_utf_8_are_told(bench: Bench, support: Any) -> None:
     bench.fire(support.firing(comm="python\udcff"))
     bench.step()
