@@ -183,9 +183,11 @@ def sent_as(connection: sqlite3.Connection) -> dict[str, Labels]:
     found = {}
     for identity, text in connection.execute("SELECT fingerprint, labels FROM notify_sent_as"):
         try:
-            found[identity] = Labels(json.loads(text))
-        except (ValueError, TypeError, AttributeError):
+            labels = Labels(json.loads(text))
+        except (ValueError, TypeError):
             logger.exception("as what the alert %s is sent cannot be read", identity)
+            continue
+        found[identity] = labels
     return found
 
 

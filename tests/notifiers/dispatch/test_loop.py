@@ -183,10 +183,8 @@ def test_a_text_that_is_damaged_holds_up_nobody_in_whatever_table_it_is(
         "INSERT INTO notify_course VALUES ('f', 1, 0, ?, 0, 0, 0)",
         f"INSERT INTO notify_tally VALUES ('{KEY}', 1, 0, ?)",
         f"INSERT INTO notify_waiting (integration, group_key, entry) VALUES ('{KEY}', 'k', ?)",
-        "INSERT INTO notify_refusal (message, integration, group_key, firing, unheard)"
-        f" VALUES (1, '{KEY}', 'k', ?, '[]')",
-        "INSERT INTO notify_refusal (message, integration, group_key, firing, unheard)"
-        f" VALUES (1, '{KEY}', 'k', '[]', ?)",
+        f"INSERT INTO notify_refusal VALUES (1, 1, '{KEY}', 'k', ?, '[]')",
+        f"INSERT INTO notify_refusal VALUES (2, 1, '{KEY}', 'k', '[]', ?)",
     ):
         bench.connection.execute(insert, (text,))
     bench.fire(support.firing())
