@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from engine.labels import METRIC_NAME, Labels
 from engine.promql.engine import evaluate
 from engine.promql.numbers import format_value
@@ -88,8 +86,3 @@ class Data:
 
 def _labels(row: Row) -> Labels:
     return row[0]
-
-
-def finite(series: Series) -> bool:
-    """Whether every sample is a number that can be counted with."""
-    return bool(np.isfinite(series.values).all())

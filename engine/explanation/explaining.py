@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.alerts.alert import AlertState
 from engine.explanation.data import nameless, number
 from engine.explanation.memory import of_model
 from engine.explanation.panels import panels
@@ -18,6 +19,7 @@ from engine.explanation.statistics import statistics_in
 from engine.explanation.windows import of_window
 from engine.timestamps import unix_seconds
 from rules.durations import format_duration
+from rules.model import RESOLVE_ANNOTATION
 from rules.promql.ast import Aggregate, Binary, Call, NumberLiteral
 from rules.promql.functions import FUNCTIONS_WITH_MEMORY
 from rules.promql.printer import format as format_expression
@@ -55,6 +57,7 @@ def explain(alert: Alert, grounds: Grounds, *, with_panels: bool = False) -> dic
         "active_at": unix_seconds(alert.active_at_ms),
         "fired_at": _seconds(alert.fired_at_ms),
         "resolved_at": _seconds(alert.resolved_at_ms),
+        "held_by": _held_by(question),
         "looked_at": unix_seconds(question.time_ms),
         "annotations": dict(alert.annotations),
         "expr": format_expression(rule.expression.tree),
@@ -65,6 +68,17 @@ def explain(alert: Alert, grounds: Grounds, *, with_panels: bool = False) -> dic
     if with_panels:
         found["panels"] = panels(question, parts, told)
     return found
+
+
+def _held_by(question: Question) -> str:
+    """What keeps an alert firing whose expression holds no more, "" where it does or it is over."""
+    alert, rule = question.alert, question.rule
+    if alert.state is not AlertState.FIRING:
+        return ""
+    if alert.keep_firing_since_ms is not None:
+        return "keep_firing_for"
+    holds = question.own(question.data.rows(rule.expression.tree, question.time_ms))
+    return "" if holds or rule.resolve is None else RESOLVE_ANNOTATION
 
 
 def _seconds(time_ms: int | None) -> float | None:

@@ -58,6 +58,8 @@ def _times(found: Mapping[str, Any]) -> str:
         said.append(f"fired at {_moment(found['fired_at'])}")
     if found["resolved_at"] is not None:
         said.append(f"resolved at {_moment(found['resolved_at'])}")
+    if found["held_by"]:
+        said.append(f"held by {found['held_by']}")
     return f"{', '.join(said)}; values as of {_moment(found['looked_at'])}"
 
 
@@ -88,7 +90,7 @@ def statistic_lines(one: Mapping[str, Any]) -> Iterator[str]:
     """A statistic: what it is now, and what it is made of."""
     name = one["recorded_as"] or one["function"]
     begin = f"{inert(name)}: " if not one["recorded_as"] else f"{inert(name)}, {one['function']}: "
-    yield f"{begin}{shown(one['value'])}"
+    yield f"{begin}{_figure(one['function'], one['value'])}"
     if "peers" in one:
         yield from _peers(one)
     elif "strongest" in one:

@@ -32,6 +32,12 @@ groups:
         annotations: {summary: 'Rank {{ $labels.rank }} is slow'}
       - alert: Longer
         expr: step_time_seconds > 4
+      - alert: Held
+        expr: step_time_seconds > 2.9
+        keep_firing_for: 10m
+      - alert: Resolving
+        expr: step_time_seconds{rank="0"} * (time() < bool 1700000030) > 0
+        annotations: {stallwatch_resolve_expr: 'step_time_seconds{rank="0"} > 1'}
       - alert: Quiet
         expr: step_time_seconds < 0
 """
@@ -126,6 +132,39 @@ def test_an_expression_without_a_statistic_has_value_and_threshold(
     assert "values as of 2023-11-14T22:15:20Z" in said
 
 
+@pytest.mark.parametrize(
+    ("alert", "said"),
+    [
+        # Rank 2 takes 3 seconds all the time; nothing holds its alert but its expression.
+        (["Held", "rank=2"], "fired at 2023-11-14T22:13:20Z; values as of"),
+        (["Resolving"], "held by stallwatch_resolve_expr; values as of"),
+    ],
+)
+def test_what_keeps_an_alert_firing_is_said(
+    alert: list[str],
+    said: str,
+    explain: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert explain(*alert) == 0
+    assert said in capsys.readouterr().out
+
+
+def test_an_alert_that_is_held_is_explained_by_when_it_last_held(
+    data_file: Path, explain: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = data_file.read_text().splitlines()
+    late = f"{(START + 120) * 1000},"
+    kept = [
+        line.replace(",3.0,", ",1.0,") if "," in line and line >= late else line for line in lines
+    ]
+    data_file.write_text("\n".join(kept) + "\n")
+    assert explain("Held", "rank=2") == 0
+    said = capsys.readouterr().out
+    assert "held by keep_firing_for; values as of 2023-11-14T22:15:10Z" in said
+    assert said.endswith("step_time_seconds > 2.9\n  is 3, more than 2.9\n")
+
+
 def test_a_picture_is_drawn_where_it_is_asked_for(
     explain: Callable[..., int], tmp_path: Path
 ) -> None:
@@ -167,7 +206,7 @@ def test_without_matplotlib_the_package_is_named(
         (["Quiet"], "'Quiet' does not fire in these data"),
         (["StragglingRank", "--at", str(START + 130)], "does not fire then"),
         (["Longer", "rank=1"], "no alert has these labels"),
-        (['rank=~"3"'], "2 alerts are meant"),
+        (['rank=~"3"'], "3 alerts are meant"),
         (["Longer", "--at", "1"], "--at is before the first sample"),
         (["Longer", "--at", "noon"], '--at: cannot parse "noon"'),
         (["a=b=c", "x{"], "explain: "),
@@ -187,8 +226,9 @@ def test_the_alerts_to_choose_from_are_listed(
 ) -> None:
     assert explain('rank=~"3"') == 2
     assert capsys.readouterr().err == (
-        "stallwatch explain: 2 alerts are meant\n"
+        "stallwatch explain: 3 alerts are meant\n"
         "    hint: choose one by labels:\n"
+        "      Held rank=3 task_id=t  since 2023-11-14T22:15:00Z\n"
         "      Longer rank=3 task_id=t  since 2023-11-14T22:15:00Z\n"
         "      StragglingRank rank=3 task_id=t tier=2  since 2023-11-14T22:15:40Z\n"
     )

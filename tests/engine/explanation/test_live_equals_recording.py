@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import requests
 
+from engine.alerts.fingerprint import fingerprint
 from engine.cli.main import main
 from engine.flush import Flush
 from engine.http.server import serve
@@ -93,3 +95,48 @@ def test_an_agent_and_its_recording_say_the_same(
     recorded = explained(alert, "--data", str(folder), "--rules", rules, "--at", at)
     assert live == recorded
     assert all(part["holds"] and part["values"] for part in live["parts"])
+
+
+def test_an_alert_that_does_not_fire_any_more_is_said_so(server: HttpServer) -> None:
+    answer = requests.get(f"{server.url}/api/v1/explain?fingerprint=0", timeout=60)
+    assert answer.status_code == 404
+    assert answer.json()["error"] == "stallwatch: this alert does not fire any more"
+
+
+def test_the_last_hour_comes_where_it_is_asked_for(bench: Bench, server: HttpServer) -> None:
+    alert = next(one for one in AgentView(bench.agent).alerts() if "Straggler" in str(one.labels))
+    asked = {"fingerprint": fingerprint(alert.labels), "panels": "true"}
+    answer = requests.get(f"{server.url}/api/v1/explain", params=asked, timeout=60)
+    (panel,) = answer.json()["data"]["panels"]
+    assert panel["expr"] == "step_seconds"
+    assert [line["is_own"] for line in panel["lines"]] == [True, False, False, False]
+    assert panel["lines"][0]["labels"] == {"rank": "3", "task_id": "t"}
+    low, high = panel["expected"]
+    assert low is None
+    assert 1.1 < high < 1.3
+
+
+def test_an_alert_of_which_there_is_none_leads_to_those_there_are(
+    server: HttpServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "Stragler", "--url", server.url]) == 2
+    said = capsys.readouterr().err
+    assert "there is no alert named 'Stragler', did you mean 'Straggler'?" in said
+    assert "      Straggler rank=3 task_id=t  since " in said
+
+
+def test_asking_moves_nothing_that_rules_have_learnt(
+    bench: Bench, server: HttpServer, explained: Callable[..., Any]
+) -> None:
+    before = {text: fold.folded_ms for text, fold in bench.agent.baselines.folds.by_text.items()}
+    states = [
+        element.model.state()
+        for fold in bench.agent.baselines.folds.by_text.values()
+        for element in fold.elements.values()
+    ]
+    explained("Odd", "--url", server.url)
+    after = bench.agent.baselines.folds.by_text
+    assert {text: fold.folded_ms for text, fold in after.items()} == before
+    assert states == [
+        element.model.state() for fold in after.values() for element in fold.elements.values()
+    ]
