@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.explanation.data import HOUR_MS, nameless, number
 from engine.explanation.statistics import statistics_in
+from engine.explanation.wording import brief, compared
 from engine.promql.grouping import grouped_labels
 from engine.timestamps import unix_seconds
 from rules.promql.ast import Aggregate, MatrixSelector, Subquery
@@ -46,11 +47,14 @@ def _of_part(question: Question, part: Part, told: Mapping[str, Any]) -> Iterato
     if not by_text:
         values = told["values"]
         threshold = values[0]["threshold"] if values else None
-        yield _panel(question, part.left, None, threshold=threshold)
+        panel = _panel(question, part.left, None, threshold=threshold)
+        yield panel | {"said": compared(told)}
         return
     for statistic in statistics_in(part, question.time_ms, question.recorded):
         if (one := by_text.get(statistic.text)) is not None:
-            yield _panel(question, _subject(statistic), statistic, expected=one.get("expected"))
+            expected = one.get("expected")
+            panel = _panel(question, _subject(statistic), statistic, expected=expected)
+            yield panel | {"said": brief(one)}
 
 
 def _subject(statistic: Statistic) -> Expr:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import math
 from datetime import timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.alerts.wording import inert
@@ -27,13 +29,24 @@ def save(found: Mapping[str, Any], path: str) -> None:
     be written.
     """
     try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
+        drawn = png(found)
     except ImportError as error:
         raise StallwatchError(
             f"stallwatch explain: --picture needs matplotlib: {error}\n"
             "    hint: pip install 'stallwatch[pictures]', or 'matplotlib>=3.8'"
         ) from error
+    try:
+        Path(path).write_bytes(drawn)
+    except OSError as error:
+        said = error.strerror or str(error)
+        raise StallwatchError(f"stallwatch explain: cannot write {path}: {said}") from error
+
+
+def png(found: Mapping[str, Any]) -> bytes:
+    """The picture. Raises ImportError without matplotlib, StallwatchError without panels."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
     panels = found["panels"]
     if not panels:
         raise StallwatchError(
@@ -47,11 +60,9 @@ def save(found: Mapping[str, Any], path: str) -> None:
         grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)
         for axes, panel in zip(grid[:, 0], panels, strict=True):
             _draw(axes, panel, found)
-        try:
-            figure.savefig(path, format="png")
-        except OSError as error:
-            said = error.strerror or str(error)
-            raise StallwatchError(f"stallwatch explain: cannot write {path}: {said}") from error
+        out = io.BytesIO()
+        figure.savefig(out, format="png")
+    return out.getvalue()
 
 
 def _title(found: Mapping[str, Any]) -> str:
@@ -84,7 +95,8 @@ def _draw(axes: Axes, panel: Mapping[str, Any], found: Mapping[str, Any]) -> Non
             axes.axvline(moment / DAY_SECONDS, color="black", linestyle=style, label=said)
     axes.set_xlim(panel["start"] / DAY_SECONDS, panel["end"] / DAY_SECONDS)
     axes.xaxis.set_major_formatter(DateFormatter("%H:%M", tz=timezone.utc))  # type: ignore[no-untyped-call]
-    axes.set_title(inert(panel["expr"], 110), fontsize=8)
+    said = f"\n{inert(panel['said'], 140)}" if panel["said"] else ""
+    axes.set_title(f"{inert(panel['expr'], 110)}{said}", fontsize=8)
     axes.set_xlabel("UTC")
     axes.grid(visible=True, linewidth=0.3)
     axes.legend(fontsize=7, loc="upper left")

@@ -17,6 +17,7 @@ from rules.promql.ast import (
 )
 from rules.promql.functions import AGGREGATORS, FUNCTIONS, FUNCTIONS_WITH_MEMORY
 from rules.promql.printer import format as format_expression
+from rules.promql.walk import walk
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
@@ -116,6 +117,11 @@ def statistics_in(
             found.setdefault((one.text, one.time_ms), one)
         pending += reversed(place.inner(recorded))
     return list(found.values())
+
+
+def has_statistic(expr: Expr) -> bool:
+    """Whether an expression has one itself, whatever rules record for it."""
+    return any(isinstance(node, Call | Aggregate) and _is_ours(node) for node in walk(expr))
 
 
 def _is_ours(node: Call | Aggregate) -> bool:

@@ -101,6 +101,26 @@ def statistic_lines(one: Mapping[str, Any]) -> Iterator[str]:
         yield from _window(one)
 
 
+def compared(part: Mapping[str, Any]) -> str:
+    """What a part compares in a few words, "" where it has no value or more than one."""
+    if part["elements"] != 1:
+        return ""
+    (value,) = part["values"]
+    return f"is {shown(value['value'])}{_compared(part, value)}"
+
+
+def brief(one: Mapping[str, Any]) -> str:
+    """A statistic in one line: its value, what was expected, its place or strongest departure."""
+    said = [f"{one['function']} is {_figure(one['function'], one['value'])}"]
+    if "peers" in one:
+        said.append(f"its value {shown(one['value_of'])} is number {one['place']} of {one['size']}")
+    if one.get("expected"):
+        said.append(f"expected: {_band(one['expected'])}")
+    if "strongest" in one:
+        said.append(f"strongest: {one['strongest']}, {shown(one['strengths'][one['strongest']])}")
+    return "; ".join(said)
+
+
 def _peers(one: Mapping[str, Any]) -> Iterator[str]:
     place = "the largest" if one["place"] == 1 else f"number {one['place']} from the largest"
     yield (

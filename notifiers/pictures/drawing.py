@@ -1,4 +1,4 @@
-"""Draws an hour: JSON on standard input, a PNG on standard output.
+"""Draws an explanation or an hour: JSON on standard input, a PNG on standard output.
 
 It runs in a process of its own, so that matplotlib takes no memory of the agent's and cannot hold
 up or break what sends messages.
@@ -12,13 +12,16 @@ import sys
 from datetime import timezone
 from typing import Any
 
+from engine.explanation.picture import png
+
 # matplotlib's dates are days since 1970.
 DAY_SECONDS = 86_400.0
 
 
 def main() -> None:
     """Draw what is described there."""
-    sys.stdout.buffer.write(draw(json.load(sys.stdin.buffer)))
+    shown = json.load(sys.stdin.buffer)
+    sys.stdout.buffer.write(png(shown) if "panels" in shown else draw(shown))
 
 
 def draw(hour: dict[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""The last hour of what an alert's expression measures, asked of the agent's own API."""
+"""The last hour of an alert, asked of the agent's API: explained, or what its rule measures."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from engine.alerts.fingerprint import fingerprint
 from engine.alerts.wording import inert
+from engine.explanation.statistics import has_statistic
+from engine.http.paths import EXPLAIN
 from notifiers.receivers.http_config import HttpConfig, open_session
 from notifiers.receivers.http_post import ask
+from notifiers.receivers.receiver import SendError
 from rules.promql.ast import Binary, NumberLiteral, Paren
 from rules.promql.parser import parse
 from rules.slotted import dataclass
@@ -71,6 +75,33 @@ class History:
     def __init__(self, url: str) -> None:
         self._url = url
         self._session = open_session(HttpConfig())
+
+    def explained(self, alert: Alert, timeout_seconds: float) -> dict[str, Any] | None:
+        """What the agent says of an alert, with what is to be drawn (docs/explain.md).
+
+        None where the expression has no statistic of ours, or the agent has no such alert: it is
+        over, or goes by other labels. Raises SendError, ProblemsError, ValueError.
+        """
+        expression = expression_of(alert)
+        if alert.resolved_at_ms is not None or not expression:
+            return None
+        if not has_statistic(parse(expression)):
+            return None
+        query = {"fingerprint": fingerprint(alert.labels), "panels": "true"}
+        try:
+            answer = ask(
+                self._session,
+                f"{self._url}{EXPLAIN}?{urlencode(query)}",
+                timeout_seconds,
+                method="GET",
+                answer_bytes=MAX_ANSWER_BYTES,
+            )
+        except SendError as error:
+            if error.permanent:
+                return None
+            raise
+        found: dict[str, Any] = json.loads(answer)["data"]
+        return found if found["panels"] else None
 
     def hour(self, alert: Alert, end_ms: int, timeout_seconds: float) -> Hour | None:
         """None where nothing was measured. Raises SendError, ProblemsError, ValueError."""

@@ -7,7 +7,7 @@ import logging
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.address import local_url
 from notifiers.messages.order import worst_first
@@ -15,6 +15,7 @@ from notifiers.pictures.hour import History, expression_of
 from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from engine.config.model import Config
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ASK_SECONDS = 3.0
+# What is left of that at the least, for the second question.
+LEAST_SECONDS = 0.1
 DRAW_SECONDS = 10.0
 MAX_PICTURE_BYTES = 1_000_000
 FILE_NAME = "last-hour.png"
@@ -58,8 +61,13 @@ class Pictures:
             return None
         end_ms = alert.resolved_at_ms or time.time_ns() // 1_000_000
         try:
-            hour = self._history.hour(alert, end_ms, ASK_SECONDS)
-            return None if hour is None else drawn(hour, self._folder)
+            deadline = time.monotonic() + ASK_SECONDS
+            explained = self._history.explained(alert, ASK_SECONDS)
+            if explained is not None:
+                return drawn(explained, self._folder)
+            left = max(deadline - time.monotonic(), LEAST_SECONDS)
+            hour = self._history.hour(alert, end_ms, left)
+            return None if hour is None else drawn(described(hour), self._folder)
         except StallwatchError as error:
             self.fault(str(error))
         except Exception as error:
@@ -75,18 +83,22 @@ class Pictures:
         self.failed += 1
 
 
-def drawn(hour: Hour, folder: Path) -> bytes:
-    """The PNG, made by a process of its own. Raises DrawingError."""
-    described = {
+def described(hour: Hour) -> dict[str, Any]:
+    """An hour as JSON."""
+    return {
         "title": hour.title,
         "end_ms": hour.end_ms,
         "threshold": hour.threshold,
         "series": hour.series,
     }
+
+
+def drawn(shown: Mapping[str, Any], folder: Path) -> bytes:
+    """The PNG of an explanation or an hour, made by a process of its own. Raises DrawingError."""
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-m", "notifiers.pictures.drawing"],
-            input=json.dumps(described).encode(),
+            input=json.dumps(shown).encode(),
             capture_output=True,
             timeout=DRAW_SECONDS,
             check=False,

@@ -109,6 +109,8 @@ def test_the_last_hour_comes_where_it_is_asked_for(bench: Bench, server: HttpSer
     answer = requests.get(f"{server.url}/api/v1/explain", params=asked, timeout=60)
     (panel,) = answer.json()["data"]["panels"]
     assert panel["expr"] == "step_seconds"
+    assert panel["said"].startswith("straggler_slowdown is 1.4")
+    assert " is number 1 of 4; expected: up to 1.2" in panel["said"]
     assert [line["is_own"] for line in panel["lines"]] == [True, False, False, False]
     assert panel["lines"][0]["labels"] == {"rank": "3", "task_id": "t"}
     low, high = panel["expected"]

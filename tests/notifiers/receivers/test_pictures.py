@@ -10,8 +10,9 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 from pydantic import ValidationError
 
+from engine.alerts.fingerprint import fingerprint
 from notifiers.pictures.hour import History, Hour, measured
-from notifiers.pictures.picture import Pictures, drawn
+from notifiers.pictures.picture import Pictures, described, drawn
 from notifiers.receivers import apprise_picture
 from notifiers.receivers.apprise import AppriseConfig, AppriseReceiver
 from notifiers.receivers.email import EmailConfig, EmailReceiver
@@ -113,7 +114,62 @@ def test_a_picture_is_a_png_whatever_it_is_called(tmp_path: Path) -> None:
     points = tuple((1_700_000_000.0 + 15 * step, float(step % 7)) for step in range(240))
     evil = "$\\frac{a}{0}$ <svg> 警报 _x"
     hour = Hour(evil, 1_700_003_600_000, 3.0, ((evil, points), ("_empty", ())))
-    assert drawn(hour, tmp_path).startswith(b"\x89PNG\r\n")
+    assert drawn(described(hour), tmp_path).startswith(b"\x89PNG\r\n")
+
+
+PEERS = "straggler_slowdown by (task_id) (step_time_seconds) > 1.2"
+PANEL = {
+    "expr": "step_time_seconds",
+    "said": "straggler_slowdown is 2",
+    "start": 1_700_000_000,
+    "end": 1_700_003_600,
+    "threshold": None,
+    "expected": [None, 1.2],
+    "lines": [
+        {"labels": {"rank": "3"}, "is_own": True, "points": [[1_700_000_000, 2.0]]},
+        {"labels": {"rank": "$1"}, "is_own": False, "points": [[1_700_000_000, "NaN"]]},
+    ],
+}
+EXPLAINED = {
+    "alertname": "Straggler",
+    "labels": {"alertname": "Straggler", "rank": "3"},
+    "active_at": 1_700_000_060,
+    "fired_at": None,
+    "panels": [PANEL],
+}
+
+
+def test_a_statistic_of_ours_is_drawn_as_it_is_explained(
+    api: Any, support: Any, tmp_path: Path
+) -> None:
+    api.always = say(json.dumps({"status": "success", "data": EXPLAINED}).encode())
+    notification = told(support, PEERS)
+    own = pictures(api, tmp_path)
+    picture = own.of_notification(notification)
+    assert picture is not None
+    assert picture.startswith(b"\x89PNG")
+    (line,) = api.lines
+    (alert,) = notification.alerts
+    place = urlsplit(line.split()[1])
+    assert place.path == "/api/v1/explain"
+    assert parse_qs(place.query)["fingerprint"] == [fingerprint(alert.labels)]
+
+
+def test_an_alert_that_the_agent_does_not_know_has_the_picture_of_its_hour(
+    api: Any, support: Any, tmp_path: Path
+) -> None:
+    api.replies = [support.status(404)]
+    assert pictures(api, tmp_path).of_notification(told(support, PEERS)) is not None
+    asked = [urlsplit(line.split()[1]).path for line in api.lines]
+    assert asked == ["/api/v1/explain", "/api/v1/query_range"]
+
+
+def test_an_alert_that_is_over_is_not_explained(api: Any, support: Any, tmp_path: Path) -> None:
+    notification = told(support, PEERS)
+    (alert,) = notification.alerts
+    over = replace(notification, alerts=(replace(alert, resolved_at_ms=1_700_000_090_000),))
+    pictures(api, tmp_path).of_notification(over)
+    assert [urlsplit(line.split()[1]).path for line in api.lines] == ["/api/v1/query_range"]
 
 
 def test_a_mail_holds_its_picture(
@@ -144,6 +200,9 @@ class Known:
     """A history that is always the same, and counts who asks for it."""
 
     asked = 0
+
+    def explained(self, alert: Any, timeout_seconds: float) -> None:
+        """It knows of no statistics."""
 
     def hour(self, alert: Any, end_ms: int, timeout_seconds: float) -> Hour:
         assert alert.generator_url
