@@ -63,18 +63,34 @@ class ExplainCommand:
     def run(self, args: argparse.Namespace) -> int:
         """Exit 0. Raises StallwatchError, also where no alert, or more than one, is meant."""
         found = _explained(args)
-        if args.picture:
-            from engine.explanation.picture import save
-
-            save(found, args.picture)
-        found.pop("panels", None)
-        if args.format == "json":
-            print(json.dumps(found, ensure_ascii=False, indent=2))
-        else:
-            from engine.explanation.wording import lines
-
-            print("\n".join(lines(found)))
+        try:
+            _show(args, found)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if args.data is not None:
+                raise
+            raise _not_ours(args.url or own_url(args.config)) from error
         return 0
+
+
+def _show(args: argparse.Namespace, found: dict[str, Any]) -> None:
+    if args.picture:
+        from engine.explanation.picture import save
+
+        save(found, args.picture)
+    found.pop("panels", None)
+    if args.format == "json":
+        print(json.dumps(found, ensure_ascii=False, indent=2))
+    else:
+        from engine.explanation.wording import lines
+
+        print("\n".join(lines(found)))
+
+
+def _not_ours(url: str) -> NoAgentError:
+    return NoAgentError(
+        f"stallwatch: {url} does not answer as an agent does\n"
+        "    hint: is it of another version? --url names another address"
+    )
 
 
 def _explained(args: argparse.Namespace) -> dict[str, Any]:
@@ -101,7 +117,9 @@ def _of_agent(args: argparse.Namespace, matchers: Sequence[Matcher]) -> dict[str
     if args.picture:
         asked["panels"] = "true"
     answer = _answer(url, f"{EXPLAIN}?{urlencode(asked)}")
-    return dict(answer)
+    if not isinstance(answer, dict):
+        raise _not_ours(url)
+    return answer
 
 
 def _names_at(url: str) -> set[str]:
@@ -117,10 +135,7 @@ def _answer(url: str, path: str) -> Any:
             return answer["data"]
         said = inert(str(answer["error"]), 500)
     except (ValueError, KeyError, TypeError) as error:
-        raise NoAgentError(
-            f"stallwatch: {url} does not answer as an agent does\n"
-            "    hint: is it an older one? --url names another address"
-        ) from error
+        raise _not_ours(url) from error
     raise StallwatchError(said if said.startswith("stallwatch") else f"stallwatch explain: {said}")
 
 

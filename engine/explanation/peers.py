@@ -13,7 +13,7 @@ from engine.promql.grouping import grouped_labels
 from engine.promql.peers import ALIKE, Others
 
 if TYPE_CHECKING:
-    from engine.explanation.data import Data
+    from engine.explanation.data import Data, Number
     from engine.labels import Labels
     from rules.promql.ast import Aggregate
 
@@ -58,16 +58,16 @@ def of_group(
 
 def _expected(
     op: str, quartiles: tuple[float, float, float], limit: float | None
-) -> list[float | None] | None:
+) -> list[Number | None] | None:
     """The values that the rule would not have told of, None where the rule names no number."""
     lower, median, upper = quartiles
     if limit is None or not math.isfinite(limit):
         return None
     if op == "straggler_slowdown":
-        return [None, limit * median]
+        return [None, number(limit * median)]
     if op != "straggler_score":
         return None
     least = ALIKE * abs(median)
     below = max((median - lower) / MAD_OF_NORMAL, least)
     above = max((upper - median) / MAD_OF_NORMAL, least)
-    return [median - abs(limit) * below, median + abs(limit) * above]
+    return [number(median - abs(limit) * below), number(median + abs(limit) * above)]

@@ -14,6 +14,8 @@ from engine.explanation.data import nameless, number
 from engine.promql.functions.seasonal import BESIDE
 from engine.promql.functions.zscores import DEVIATION_OF_NORMAL, MAD_OF_NORMAL
 from engine.timestamps import unix_seconds
+from rules.promql.ast import MatrixSelector, Subquery
+from rules.promql.walk import unwrapped
 from rules.slotted import replace
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ def of_window(
     found |= {name: number(value) for name, value in others.items()}
     if call.func in CENTRES and series[0] is not None:
         params = [value for arg in call.args[1:] for _, value in data.rows(arg, time_ms)]
-        centre, spread = SCORED[call.func](series[0], *params)
+        centre, spread = SCORED[call.func](series[0], _length_ms(call), *params)
         found |= {"centre": number(centre), "centre_is": CENTRES[call.func]}
         found |= {"spread": number(spread)} | _expected(centre, spread, limit)
     elif call.func.startswith("holt_") and len(others) == 2:
@@ -111,34 +113,39 @@ def _others(data: Data, call: Call, time_ms: int, labels: Labels) -> dict[str, f
     }
 
 
-def _plain(series: Series) -> tuple[float, float]:
+def _length_ms(call: Call) -> int:
+    argument = unwrapped(call.args[0])
+    return argument.range.milliseconds if isinstance(argument, MatrixSelector | Subquery) else 0
+
+
+def _plain(series: Series, _length_ms: int) -> tuple[float, float]:
     return float(np.mean(series.values)), float(np.std(series.values))
 
 
-def _robust(series: Series) -> tuple[float, float]:
+def _robust(series: Series, _length_ms: int) -> tuple[float, float]:
     median = float(np.median(series.values))
     distances = np.abs(series.values - median)
     deviation = float(np.median(distances)) / MAD_OF_NORMAL
     return median, deviation or float(np.mean(distances)) * DEVIATION_OF_NORMAL
 
 
-def _weighted(series: Series, halflife: float) -> tuple[float, float]:
+def _weighted(series: Series, _length_ms: int, halflife: float) -> tuple[float, float]:
     times, values = series.timestamps_ms[:-1], series.values[:-1]
     weights = np.exp2(-(times[-1] - times) / 1000 / halflife)
     mean = float(np.average(values, weights=weights))
     return mean, math.sqrt(float(np.average((values - mean) ** 2, weights=weights)))
 
 
-def _seasonal(series: Series, period: float) -> tuple[float, float]:
-    values = earlier_seasons(series, period)
+def _seasonal(series: Series, length_ms: int, period: float) -> tuple[float, float]:
+    values = _earlier_seasons(series, length_ms, round(period * 1000))
     return float(np.mean(values)), float(np.std(values, ddof=1))
 
 
-def earlier_seasons(series: Series, period: float) -> Float64Array:
+def _earlier_seasons(series: Series, length_ms: int, period_ms: int) -> Float64Array:
     """The samples of the newest one's time in the seasons before, the latest first."""
-    times, period_ms = series.timestamps_ms, round(period * 1000)
-    found = []
-    for wanted in range(int(times[-1]) - period_ms, int(times[0]) - period_ms, -period_ms):
+    times, found = series.timestamps_ms, []
+    for season in range(1, length_ms // period_ms + 1):
+        wanted = int(times[-1]) - season * period_ms
         place = int(np.argmin(np.abs(times - wanted)))
         if abs(int(times[place]) - wanted) <= period_ms * BESIDE:
             found.append(float(series.values[place]))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from engine.cli.main import main
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 START = 1_700_000_000
@@ -41,6 +43,40 @@ groups:
       - alert: Quiet
         expr: step_time_seconds < 0
 """
+
+
+ACTIVE = (
+    b'{"status": "success", "data": {"alerts": [{"labels": {"alertname": "Longer"},'
+    b' "activeAt": "2023-11-14T22:15:00Z"}]}}'
+)
+
+
+@pytest.fixture
+def answer_by_path() -> Iterator[Callable[..., str]]:
+    """An HTTP server that says this at that path; gives its URL."""
+    servers: list[HTTPServer] = []
+
+    def start(answers: dict[str, bytes]) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = answers[self.path.partition("?")[0]]
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+                pass
+
+        server = HTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_address[1]}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
 
 
 @pytest.fixture
@@ -248,3 +284,22 @@ def test_options_that_do_not_go_together_are_named(
 ) -> None:
     assert main(["explain", "Longer", *args]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b'{"status": "success", "data": {}}', b"[]"])
+def test_an_agent_that_knows_no_explanations_is_one_clear_error(
+    answer: bytes, answer_by_path: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = answer_by_path({"/api/v1/alerts": ACTIVE, "/api/v1/explain": answer})
+    assert main(["explain", "Longer", "--url", url]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"stallwatch: {url} does not answer as an agent does\n")
+
+
+def test_what_the_agent_says_is_wrong_is_said(
+    answer_by_path: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = b'{"status": "error", "error": "stallwatch: this alert does not fire any more"}'
+    url = answer_by_path({"/api/v1/alerts": ACTIVE, "/api/v1/explain": gone})
+    assert main(["explain", "Longer", "--url", url]) == 2
+    assert capsys.readouterr().err == "stallwatch: this alert does not fire any more\n"
