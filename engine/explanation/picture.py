@@ -60,6 +60,7 @@ def png(found: Mapping[str, Any]) -> bytes:
         grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)
         for axes, panel in zip(grid[:, 0], panels, strict=True):
             _draw(axes, panel, found)
+        grid[-1, 0].set_xlabel("UTC")
         out = io.BytesIO()
         figure.savefig(out, format="png")
     return out.getvalue()
@@ -97,9 +98,8 @@ def _draw(axes: Axes, panel: Mapping[str, Any], found: Mapping[str, Any]) -> Non
     axes.xaxis.set_major_formatter(DateFormatter("%H:%M", tz=timezone.utc))  # type: ignore[no-untyped-call]
     said = f"\n{inert(panel['said'], 140)}" if panel["said"] else ""
     axes.set_title(f"{inert(panel['expr'], 110)}{said}", fontsize=8)
-    axes.set_xlabel("UTC")
     axes.grid(visible=True, linewidth=0.3)
-    axes.legend(fontsize=7, loc="upper left")
+    axes.legend(fontsize=7, loc="best")
 
 
 def _plot(axes: Axes, line: Mapping[str, Any], *, is_named: bool) -> None:

@@ -172,7 +172,7 @@ def _window(one: Mapping[str, Any]) -> Iterator[str]:
     for name, value in one.items():
         if name.endswith(("_over_time", "_pvalue")) and name != one["function"]:
             yield f"  {name} is {_figure(name, value)}"
-    if "centre" not in one and "spreads" in one:
+    if "centre" not in one and one.get("expected"):
         yield f"  expected: {_band(one['expected'])}"
 
 
