@@ -42,20 +42,19 @@ def commit(agent: Any, state: StateDb, *alerts: Alert) -> bool:
     return taken
 
 
-def heard(hook: Any) -> list[tuple[str, str]]:
-    return [
-        (one["labels"]["alertname"], one["status"])
-        for _, body in list(hook.received)
-        for one in json.loads(body)["alerts"]
-    ]
-
-
 def await_heard(hook: Any, expected: set[tuple[str, str]], support: Any) -> None:
+    """Wait until (alert, status) of all were told; each message is read once."""
+    missing, read = set(expected), 0
     for _ in range(int(support.PATIENCE / 0.02)):
-        if expected <= set(heard(hook)):
+        news = hook.received[read:]
+        read += len(news)
+        for _, body in news:
+            alerts = json.loads(body)["alerts"]
+            missing -= {(one["labels"]["alertname"], one["status"]) for one in alerts}
+        if not missing:
             return
         time.sleep(0.02)
-    raise AssertionError(expected - set(heard(hook)))
+    raise AssertionError(missing)
 
 
 def come_back(state: StateDb) -> None:

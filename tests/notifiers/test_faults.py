@@ -2,7 +2,7 @@
 
 Two receivers hear of the same alerts. One fails in one way until the other has heard all; then it
 is mended, and hears all as well, in order. The table says with which reason it was tried again, or
-given up.
+given up. All of it holds for a webhook, for Slack through apprise, and for an Alertmanager.
 """
 
 from __future__ import annotations
@@ -10,27 +10,18 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.notifiers.faults import OK, Authority, Faulty
+from tests.notifiers.faults import OK, Authority, Faulty, Taken, answer, leading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "delivery.md"
 AGAIN, GIVEN_UP = "tried again", "given up"
-HERE = "IP:127.0.0.1"
-
-
-def answer(status: str, *headers: str) -> bytes:
-    lines = [f"HTTP/1.1 {status}", "Content-Length: 0", "Connection: close", *headers, "", ""]
-    return "\r\n".join(lines).encode()
-
-
 # What goes wrong, what metrics call it, and what becomes of the message.
 TABLE = [
     ("nobody listens", "connection", AGAIN),
@@ -45,93 +36,192 @@ TABLE = [
     ("404", "http_404", GIVEN_UP),
     ("a redirect", "redirect", GIVEN_UP),
 ]
-MAKERS: dict[str, Callable[[Authority], Faulty]] = {
-    "nobody listens": lambda _: Faulty(listens=False),
-    "its name does not resolve": lambda _: Faulty(),
-    "it never answers": lambda _: Faulty(None),
-    "its answer breaks off": lambda _: Faulty(b"HTTP/1.1 20"),
-    "429 with Retry-After": lambda _: Faulty(answer("429 Too Many Requests", "Retry-After: 1")),
-    "500": lambda _: Faulty(answer("500 Internal Server Error")),
-    "its certificate has expired": lambda one: tls(one, HERE, days=-1),
-    "its certificate is another host's": lambda one: tls(one, "DNS:other.example"),
-    "its certificate is signed by itself": lambda one: tls(one, HERE, own=True),
-    "404": lambda _: Faulty(answer("404 Not Found")),
-    "a redirect": lambda _: Faulty(answer("302 Found", "Location: http://127.0.0.1:1/")),
+MAKERS: dict[str, Callable[..., Faulty]] = {
+    "nobody listens": lambda tls: tls(listens=False),
+    "its name does not resolve": lambda tls: tls(named=False),
+    "it never answers": lambda tls: tls(None),
+    "its answer breaks off": lambda tls: tls(b"HTTP/1.1 20"),
+    "429 with Retry-After": lambda tls: tls(answer("429 Too Many Requests", "Retry-After: 1")),
+    "500": lambda tls: tls(answer("500 Internal Server Error")),
+    "its certificate has expired": lambda tls: tls(days=-1),
+    "its certificate is another host's": lambda tls: tls(subject="DNS:other.example"),
+    "its certificate is signed by itself": lambda tls: tls(own=True),
+    "404": lambda tls: tls(answer("404 Not Found")),
+    "a redirect": lambda tls: tls(answer("302 Found", "Location: http://127.0.0.1:1/")),
+    "it is slow": lambda tls: tls(slow=True),
 }
+# Where each kind of receiver is. apprise's Slack plugin knows one host.
+PLACES = {
+    "webhook": ("receiver.test", "https://receiver.test/hook"),
+    "slack": ("hooks.slack.com", "https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/TIiajkdnl"),
+    "alertmanager": ("receiver.test", "https://receiver.test/monitoring"),
+}
+KINDS = [*PLACES]
 
 
-def tls(authority: Authority, subject: str, **own: Any) -> Faulty:
-    right = authority.context("right", HERE)
-    return Faulty(OK, authority.context("wrong", subject, **own), right)
+class Place:
+    """A faulty receiver of a kind, what is configured of it, and what it was told."""
+
+    def __init__(self, kind: str, what: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kind = kind
+        authority = Authority(folder)
+        host, url = PLACES[kind]
+
+        def tls(answer: bytes | None = OK, *, subject: str = "", **own: Any) -> Faulty:
+            ways = {name: own.pop(name) for name in ("days", "own") if name in own}
+            right = authority.context("right", f"DNS:{host}")
+            is_wrong = subject or ways
+            context = authority.context("wrong", subject or f"DNS:{host}", **ways)
+            return Faulty(answer, context if is_wrong else right, right, **own)
+
+        self.faulty = MAKERS[what](tls)
+        leading(host, 443, self.faulty, monkeypatch)
+        # apprise knows authorities by the environment only.
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.file))
+        trust = {"http_config": {"tls_config": {"ca_file": str(authority.file)}}}
+        own: dict[str, dict[str, Any]] = {
+            "webhook": {"url": url, **trust},
+            "slack": {"api_url": url},
+            # What still fires is told again, which is no attempt at anything that failed.
+            "alertmanager": {"url": url, "resend": "1d", **trust},
+        }
+        self.settings = own[kind] | {"timeout": "1s" if "never" in what else "10m"}
+
+    def messages(self) -> list[Message]:
+        """As they were taken."""
+        return [READERS[self.kind](one) for one in self.faulty.taken]
+
+    def told(self) -> list[tuple[str, str]]:
+        """(alert, status), as they were taken."""
+        return [one for told, _, _ in self.messages() for one in told]
+
+
+Message = tuple[list[tuple[str, str]], str, bool]
+"""(alert, status) of each alert; the message's id or ""; whether it may be a repeat, as it says."""
+
+
+def read_webhook(one: Taken) -> Message:
+    told = [(one.body["commonLabels"]["alertname"], one.body["status"])]
+    is_repeat = one.headers.get("x-stallwatch-repeat") == "possible"
+    return told, one.headers["idempotency-key"], is_repeat
+
+
+def read_slack(one: Taken) -> Message:
+    (attachment,) = one.body["attachments"]
+    status, name = re.findall(r"\[(\w+)\] (\w+)", attachment["title"])[0]
+    ids = re.findall(r"message (\w{32})", attachment["text"])
+    assert len(set(ids)) == 1
+    return [(name, status.lower())], ids[0], "This may be a repeat" in attachment["text"]
+
+
+def read_alertmanager(one: Taken) -> Message:
+    """What has ended ended in 2023; what fires ends in times to come."""
+    told = [
+        (alert["labels"]["alertname"], "resolved" if "2023" in alert["endsAt"] else "firing")
+        for alert in one.body
+    ]
+    return told, "", False
+
+
+READERS = {"webhook": read_webhook, "slack": read_slack, "alertmanager": read_alertmanager}
 
 
 @pytest.fixture
-def faulty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Faulty]:
-    if "certificate" in request.param and shutil.which("openssl") is None:
+def place(kind: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
-    made = MAKERS[request.param](Authority(tmp_path))
+    made = Place(kind, what, tmp_path, monkeypatch)
     yield made
-    made.close()
+    made.faulty.close()
 
 
-def settings(what: str, faulty: Faulty, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    host = "127.0.0.1"
-    if "resolve" in what:
-        host = "receiver.test"
-        whole = socket.getaddrinfo
-
-        def resolve(name: Any, *given: Any, **named: Any) -> Any:
-            if name == host and not faulty.mended.is_set():
-                raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-            return whole("127.0.0.1" if name == host else name, *given, **named)
-
-        monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    own: dict[str, Any] = {"timeout": "1s" if "never" in what else "30s"}
-    scheme = "http"
-    if faulty.context is not None:
-        scheme = "https"
-        own["http_config"] = {"tls_config": {"ca_file": str(folder / "authority.crt")}}
-    return {"url": f"{scheme}://{host}:{faulty.port}/", **own}
-
-
-def said(bodies: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    return [(one["commonLabels"]["alertname"], one["status"]) for one in bodies]
-
-
-@pytest.mark.parametrize(("faulty", "what", "reason", "end"), [(row[0], *row) for row in TABLE],
-                         indirect=["faulty"], ids=[row[0] for row in TABLE])  # fmt: skip
-def test_a_receiver_that_fails_hears_all_in_the_end_and_holds_up_nobody(
-    faulty: Faulty, what: str, reason: str, end: str, hook: Any, make_agent: Any, support: Any,
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    own = settings(what, faulty, tmp_path, monkeypatch)
-    config = support.configured(bad=[("webhook", own)], good=[("webhook", {"url": hook.url})])
+def tell_all(place: Place, hook: Any, make_agent: Any, support: Any) -> tuple[Any, Any]:
+    """Two alerts and the end of one; the other receiver hears all, and this one is not mended."""
+    config = support.configured(
+        bad=[(place.kind, place.settings)], good=[("webhook", {"url": hook.url})]
+    )
     agent = make_agent(config)
     one, other = support.firing("One"), support.firing("Other")
     agent.fire(one, other)
     hook.wait_for(2)
     agent.fire(support.resolved(one))
     hook.wait_for(3)
-    # The other receiver has heard all, in order, while this one still fails.
-    good = said([json.loads(body) for _, body in hook.received])
+    messages = [json.loads(body) for _, body in hook.received]
+    good = [(said["commonLabels"]["alertname"], said["status"]) for said in messages]
     assert good.index(("One", "firing")) < good.index(("One", "resolved"))
+    return agent, good
+
+
+def hears_all(place: Place, agent: Any, good: list[tuple[str, str]]) -> None:
+    """Once it is mended it has all that the other one has, in order."""
+    place.faulty.mend()
+    agent.settle("delivered", 6)
+    bad = list(dict.fromkeys(place.told()))
+    assert sorted(bad) == sorted(good)
+    assert bad.index(("One", "firing")) < bad.index(("One", "resolved"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("what", "reason", "end"), TABLE, ids=[row[0] for row in TABLE])
+def test_a_receiver_that_fails_hears_all_in_the_end_and_holds_up_nobody(
+    place: Place, reason: str, end: str, hook: Any, make_agent: Any, support: Any
+) -> None:
+    agent, good = tell_all(place, hook, make_agent, support)
+    faulty = place.faulty
     assert faulty.taken == []
     if end == GIVEN_UP:
         # The end of what it never heard of is not sent either.
         agent.settle("failed", 2)
         assert ("bad", "firing", "rejected") in agent.rows("failed")
+        assert all(one.detail.startswith(f"{reason}: ") for one in agent.entries("failed"))
         assert faulty.asked == 2
         return
     name = "stallwatch_notify_retries_total"
     while not agent.sample(name, receiver="bad", reason=reason):
         agent.settle("pending", 1)
-    faulty.mend()
-    agent.settle("delivered", 6)
-    bad = said([body for _, body in faulty.taken])
-    assert sorted(bad) == sorted(good)
-    assert bad.index(("One", "firing")) < bad.index(("One", "resolved"))
-    ids = [own for own, _ in faulty.taken]
-    assert len(ids) == len(set(ids)) == 3
+    # Nothing else was ever the reason.
+    assert agent.sample(name, receiver="bad") <= agent.sample(name, receiver="bad", reason=reason)
+    hears_all(place, agent, good)
+    assert len(faulty.taken) == 3
+    if place.kind != "alertmanager":
+        assert len({own for _, own, _ in place.messages()}) == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("what", ["it is slow"])
+def test_one_that_answers_late_but_in_time_hears_each_message_once(
+    place: Place, hook: Any, make_agent: Any, support: Any
+) -> None:
+    agent, good = tell_all(place, hook, make_agent, support)
+    # The first one is still under way, and nothing else was sent to it.
+    assert place.faulty.asked <= 1
+    hears_all(place, agent, good)
+    assert len(place.faulty.taken) == place.faulty.asked == 3
+    assert not any(is_repeat for _, _, is_repeat in place.messages())
+    assert agent.sample("stallwatch_notify_retries_total", receiver="bad") == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("what", ["it is slow"])
+def test_one_that_answers_too_late_is_told_again_under_the_same_id_and_that_it_may_be_a_repeat(
+    place: Place, hook: Any, make_agent: Any, support: Any
+) -> None:
+    place.settings["timeout"] = "1s"
+    agent, good = tell_all(place, hook, make_agent, support)
+    name = "stallwatch_notify_retries_total"
+    while agent.sample(name, receiver="bad", reason="timeout") < 3:
+        agent.settle("pending", 1)
+    hears_all(place, agent, good)
+    assert len(place.told()) > len(set(place.told())) == 3
+    if place.kind == "alertmanager":
+        # It is told of states: the same one twice is one.
+        return
+    messages = place.messages()
+    assert len({own for _, own, _ in messages}) == 3
+    for position, (told, own, is_repeat) in enumerate(messages):
+        had = [earlier for earlier, its, _ in messages[:position] if its == own]
+        assert is_repeat == bool(had)
+        assert all(earlier == told for earlier in had)
 
 
 def test_the_table_of_the_documentation_is_this_one() -> None:
