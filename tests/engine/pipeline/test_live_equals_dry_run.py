@@ -395,6 +395,7 @@ def test_wherever_the_agent_ends_a_dry_run_agrees_with_what_happened(
     assert {own.labels.get("alertname") for own in happened} == NAMES
 
 
+@pytest.mark.timeout(1200)  # a dozen agents' lives: five minutes on a busy machine
 @settings(
     max_examples=12,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
