@@ -83,13 +83,20 @@ def _report(
         span = _head(node)
         report.add(span, f"{what} needs '{path}.{last}'" if path else f"{what} needs '{last}'",
                    code="config")  # fmt: skip
-    elif kind == TEMPLATE and isinstance(node, Scalar):
-        report_template(detail, node, where, report)
+    elif kind == TEMPLATE and (text := _template(node)) is not None:
+        report_template(detail, text, where, report)
     else:
         message, hint = _WORDS.get(kind, (detail["msg"].removeprefix("Value error, "), ""))
         message, separator, rest = message.partition("; ")
         hint = hint or (rest if separator else "")
         report.add(node.span, f"{where}: {message}", hint, "config")
+
+
+def _template(node: Node) -> Scalar | None:
+    """The text of a template: the field itself, or what it holds with its language."""
+    if isinstance(node, Mapping) and len(node.entries) == 1:
+        node = node.entries[0].value
+    return node if isinstance(node, Scalar) else None
 
 
 def report_template(detail: ErrorDetails, node: Scalar, where: str, report: Report) -> None:

@@ -1,9 +1,13 @@
-"""Go templates for messages: the files that `templates` names, and the fields that use them."""
+"""Templates of messages: the files that `templates` names, and the fields that use them.
+
+A field is text in Go's template language, or `{jinja: text}`.
+"""
 
 from __future__ import annotations
 
 import glob
 from functools import lru_cache
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticCustomError, core_schema
@@ -12,6 +16,7 @@ from engine.config.complaints import TEMPLATE
 from rules.decoding import UnreadableError, read_source
 from rules.document import Scalar
 from rules.fields import Fields
+from rules.slotted import replace
 from rules.source import ProblemsError
 from rules.templates.errors import TemplateError
 from rules.templates.library import Library, library
@@ -23,36 +28,52 @@ if TYPE_CHECKING:
     from rules.document import Mapping
     from rules.fields import Report
     from rules.source import Problem, Source
+    from rules.templates.jinja import JinjaTemplate
     from rules.templates.machine import Printed
 
 SETTING = "templates"
+JINJA = "jinja"
+JINJA_FILE = ".j2"
 # Where a field's validator finds the library.
 CONTEXT = "templates"
 
 
 class MessageTemplate:
-    """A receiver's text, which may hold Go templates. An empty one is false.
+    """A receiver's text, which may hold Go templates, or is Jinja. An empty one is false.
 
     As a field of a receiver's settings it is checked when they are read: what is wrong is told at
     its place in the file.
     """
 
-    __slots__ = ("_library", "_template", "text")
+    __slots__ = ("_jinja", "_library", "_template", "text")
 
-    def __init__(self, text: str = "", templates: Library | None = None) -> None:
+    def __init__(
+        self, text: str = "", templates: Library | None = None, *, jinja: bool = False
+    ) -> None:
         """Raises TemplateError when the text cannot be read."""
         self.text = text
         self._library = builtin() if templates is None else templates
-        self._template = self._library.read(text) if "{{" in text else None
+        self._template = self._library.read(text) if "{{" in text and not jinja else None
+        self._jinja: JinjaTemplate | None = None
+        if jinja:
+            from rules.templates.jinja import JinjaTemplate
+
+            self._jinja = JinjaTemplate(text, self._library.jinja)
 
     def __bool__(self) -> bool:
         return bool(self.text)
 
     def __repr__(self) -> str:
-        return f"MessageTemplate({self.text!r})"
+        return f"MessageTemplate({self.shown()!r})"
+
+    def shown(self) -> str | dict[str, str]:
+        """As it is written in a configuration."""
+        return self.text if self._jinja is None else {JINJA: self.text}
 
     def expand(self, data: Any, printed: Printed | None = None) -> str:
         """The text for a message's data. Raises TemplateError, which says where it failed."""
+        if self._jinja is not None:
+            return self._jinja.expand(data, printed)
         if self._template is None:
             return self.text if printed is None else printed.literal(self.text)
         try:
@@ -73,11 +94,13 @@ class MessageTemplate:
     def _validated(cls, value: Any, info: ValidationInfo) -> MessageTemplate:
         if isinstance(value, cls):
             return value
+        jinja = isinstance(value, dict) and [*value] == [JINJA]
+        text = value[JINJA] if jinja else value
         # What YAML took for a number or a truth value was written as text.
-        if value is None or isinstance(value, list | dict):
+        if text is None or isinstance(text, list | dict):
             raise PydanticCustomError("string_type", "expected text")
         try:
-            return cls(str(value), (info.context or {}).get(CONTEXT))
+            return cls(str(text), (info.context or {}).get(CONTEXT), jinja=jinja)
         except TemplateError as error:
             start, end = error.span
             context = {"start": start, "end": end, "hint": error.hint}
@@ -87,8 +110,8 @@ class MessageTemplate:
             ) from None
 
 
-def _text(template: MessageTemplate) -> str:
-    return template.text
+def _text(template: MessageTemplate) -> str | dict[str, str]:
+    return template.shown()
 
 
 @lru_cache(maxsize=1)
@@ -97,10 +120,13 @@ def builtin() -> Library:
     return library()[0]
 
 
-def read_templates(secrets: SecretReader, root: Mapping) -> tuple[Library, tuple[Problem, ...]]:
+def read_templates(
+    secrets: SecretReader, root: Mapping, *, alertmanagers: bool = False
+) -> tuple[Library, tuple[Problem, ...]]:
     """The library of the files that a configuration names, and what is wrong in them.
 
-    As in Alertmanager a pattern that matches no file is no error; here it is a warning.
+    As in Alertmanager a pattern that matches no file is no error; here it is a warning. A file
+    whose name ends in `.j2` is Jinja; those of an alertmanager.yml are all Go templates.
     """
     sources: list[Source] = []
     problems: list[Problem] = []
@@ -117,8 +143,16 @@ def read_templates(secrets: SecretReader, root: Mapping) -> tuple[Library, tuple
             sources += [] if source is None else [source]
     if not sources and not problems:
         return builtin(), ()
-    found, wrong = library(sources)
-    return found, (*problems, *wrong)
+    jinja = {} if alertmanagers else {
+        PurePath(one.name).name: one for one in sources if one.name.endswith(JINJA_FILE)
+    }  # fmt: skip
+    of_go = [one for one in sources if alertmanagers or not one.name.endswith(JINJA_FILE)]
+    found, wrong = library(of_go)
+    if not jinja:
+        return found, (*problems, *wrong)
+    from rules.templates.jinja import checked
+
+    return replace(found, jinja=jinja), (*problems, *wrong, *checked(jinja))
 
 
 def _opened(path: str, node: Scalar, report: Report, problems: list[Problem]) -> Source | None:

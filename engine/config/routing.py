@@ -33,7 +33,7 @@ def read_routing(
     alertmanager.yml, not ours.
     """
     report = secrets.report
-    templates, wrong = read_templates(secrets, root)
+    templates, wrong = read_templates(secrets, root, alertmanagers=alertmanagers)
     settings = GlobalSettings.read(secrets, root)
     theirs = None
     if alertmanagers:

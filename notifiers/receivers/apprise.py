@@ -19,6 +19,7 @@ from notifiers.receivers.apprise_log import captured, explain, redact, secrets_o
 from notifiers.receivers.apprise_picture import attached, checked_picture
 from notifiers.receivers.apprise_wording import Format, Wording
 from notifiers.receivers.receiver import MaxMessages, ReceiverSettings, SendError
+from rules.templates.jinja import one_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,8 +109,9 @@ class AppriseTarget:
 
     def send(self, notification: Notification, timeout_seconds: float) -> None:
         """Send as HTML (mail) or text. Raises SendError with apprise's own words."""
-        for one in self._progress.left(notification, lambda: self._parts(notification)):
-            self._send_one(one, timeout_seconds)
+        with one_message():
+            for one in self._progress.left(notification, lambda: self._parts(notification)):
+                self._send_one(one, timeout_seconds)
 
     def _parts(self, notification: Notification) -> tuple[tuple[Alert, ...], ...]:
         with captured():

@@ -20,6 +20,7 @@ from notifiers.receivers.http_post import JSON_HEADERS, ask
 from notifiers.receivers.receiver import SendError
 from notifiers.receivers.urllib3_log import silence_urllib3
 from notifiers.slack.places import Place
+from rules.templates.jinja import one_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,8 +75,9 @@ class SlackTarget:
 
     def send(self, notification: Notification, timeout_seconds: float) -> None:
         """Post the message, or edit or answer the group's. Raises SendError."""
-        for one in self._progress.left(notification, lambda: self._parts(notification)):
-            self._send_one(one, timeout_seconds)
+        with one_message():
+            for one in self._progress.left(notification, lambda: self._parts(notification)):
+                self._send_one(one, timeout_seconds)
 
     def _parts(self, notification: Notification) -> tuple[tuple[Alert, ...], ...]:
         return part(

@@ -29,10 +29,11 @@ _DEFAULTS = "default.tmpl"
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Named templates and the text that each stands in."""
+    """Named templates and the text that each stands in. `jinja`: files in that language."""
 
     defined: Mapping[str, tuple[Node, ...]] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict)
+    jinja: Mapping[str, Source] = field(default_factory=dict)
 
     def read(self, text: str) -> Template:
         """A receiver's text, which may include what is defined here. Raises TemplateError."""

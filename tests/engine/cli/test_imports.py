@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 # Never for these commands; the first five cost a tenth of a second and more.
-HEAVY = ("numpy", "pandas", "pyarrow", "pydantic", "scipy", "rich", "requests", "bcc")
+HEAVY = ("numpy", "pandas", "pyarrow", "pydantic", "scipy", "rich", "requests", "bcc", "jinja2")
 SLOW = (*HEAVY, "importlib.metadata", "dataclasses", "inspect", "json", "shutil", "difflib")
 PLAIN = """
 groups:
@@ -68,3 +68,12 @@ def test_check_imports_what_only_some_files_need_for_those(check: set[str], tmp_
         assert loaded.isdisjoint({"rules.templates.parser", "rules.templates.tree"})
     assert "rules.templates.parser" in imported("check", str(template))
     assert "re2" in imported("check", str(pattern))
+
+
+def test_only_a_configuration_with_jinja_loads_it(tmp_path: Path) -> None:
+    path = tmp_path / "stallwatch.yaml"
+    receiver = "receivers: [{name: a, apprise_configs: [{url: 'json://h', text: TEXT}]}]\n"
+    path.write_text(receiver.replace("TEXT", "'{{ .Status }}'"))
+    assert "jinja2" not in imported("check", str(path))
+    path.write_text(receiver.replace("TEXT", "{jinja: '{{ status }}'}"))
+    assert "jinja2" in imported("check", str(path))

@@ -85,6 +85,23 @@ def test_a_slack_attachment_in_own_words(support: Any) -> None:
     held_against("own_words/slack_attachment.json", shown + "\n")
 
 
+JINJA_TITLE = "[{{ status|upper }}] {{ group_labels.task_id }}"
+JINJA_TEXT = """\
+*{{ common_labels.task_id }}* on {{ external_url }}
+{% for alert in alerts.firing %}
+- {{ alert.labels.alertname }}{% if alert.labels.rank %} rank {{ alert.labels.rank }}{% endif %}: \
+{{ alert.annotations.summary }} ({{ alert.starts_at|tz("Europe/Berlin")|date("15:04 MST") }})
+{% endfor %}"""
+
+
+def test_a_slack_attachment_in_jinja(support: Any) -> None:
+    title, body = (MessageTemplate(one, jinja=True) for one in (JINJA_TITLE, JINJA_TEXT))
+    shown = SlackWording(title, body).attachment(group(support), "Slack").body
+    held_against(
+        "own_words/slack_jinja.json", json.dumps(shown, indent=2, ensure_ascii=False) + "\n"
+    )
+
+
 def test_a_slack_attachment_with_the_built_in_text(support: Any) -> None:
     shown = SlackWording().attachment(group(support), "Slack").body
     held_against("slack_attachment.json", json.dumps(shown, indent=2, ensure_ascii=False) + "\n")

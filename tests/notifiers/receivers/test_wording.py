@@ -108,6 +108,38 @@ def test_a_template_that_fails_costs_nobody_the_mail(
     assert "failed: " in caplog.text
 
 
+def test_a_mail_in_jinja_takes_neither_header_nor_markup_from_a_label(
+    mailbox: Mailbox, serve_mail: Any, support: Any
+) -> None:
+    told = replace(group(support), alerts=(support.firing(EVIL, team=EVIL),))
+    mail(
+        told,
+        **settings(serve_mail()),
+        headers={"Subject": {"jinja": "{{ common_labels.team }}\nBcc: x@example.com"}},
+        html={"jinja": "<b title='{{ common_labels.team }}'>{{ common_labels.team }}</b>"},
+    )
+    (message,) = mailbox.messages()
+    assert message["Bcc"] is None
+    assert "<script" not in message.get_body(("html",)).get_content()
+    assert "built-in" not in message.get_body(("html",)).get_content()
+
+
+@pytest.mark.parametrize(
+    "text", ["{{ alerts[999].labels }}", "{{ 'x' * 10**10 }}", "<script>{{ status }}</script>"]
+)
+def test_jinja_that_fails_costs_nobody_the_mail_and_counts(
+    text: str, mailbox: Mailbox, serve_mail: Any, support: Any
+) -> None:
+    own = EmailConfig.model_validate(settings(serve_mail()) | {"html": {"jinja": text}})
+    (target,) = EmailReceiver(own).targets()
+    target.send(group(support), 30)
+    (message,) = mailbox.messages()
+    shown = message.get_body(("html",)).get_content()
+    assert "so this is the built-in message" in shown
+    assert "Rank 9 is slow" in shown
+    assert getattr(target, "template_failures", 0) == 1
+
+
 @pytest.mark.parametrize("name", ["X Team", "X-Team\r\nBcc", "", "X:"])
 def test_a_header_needs_a_name(name: str) -> None:
     with pytest.raises(ValidationError, match="expected names of headers"):
