@@ -111,6 +111,8 @@ def check(text: str, files: Mapping[str, str], *, whole: bool) -> None:
         raise TemplateError(said, _line(text, error.lineno)) from None
     except RecursionError:
         raise TemplateError("nested too deeply") from None
+    except ValueError as error:  # a number with thousands of digits
+        raise TemplateError(str(error)) from None
     for node in read.find_all(_REFERENCES):
         for name in _named(node):
             if name not in files:
@@ -118,7 +120,7 @@ def check(text: str, files: Mapping[str, str], *, whole: bool) -> None:
                 message = f"there is no template '{name}'"
                 raise TemplateError(message, _line(text, node.lineno), hint)
     # In a block a name may be one that stands outside of it, or in the text that is extended.
-    if not whole or read.find(_BLOCKS) is not None:
+    if not whole or any(read.find_all(_BLOCKS)):
         return
     for own in read.find_all(nodes.Name):
         if own.name in missing:
@@ -141,11 +143,11 @@ def _read(text: str, made: Environment) -> tuple[nodes.Template, set[str]]:
 
 
 def _named(node: nodes.Node) -> Iterable[str]:
-    """The files that a node names outright."""
+    """The file that a node names outright."""
     given = getattr(node, "template", None)
     if not isinstance(given, nodes.Const) or getattr(node, "ignore_missing", False):
         return ()
-    return (given.value,) if isinstance(given.value, str) else given.value
+    return (given.value,) if isinstance(given.value, str) else ()
 
 
 def _line(text: str, number: int) -> Span:

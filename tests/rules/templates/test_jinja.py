@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from notifiers.messages.escaped import ChatText, MarkdownText, SlackText
 from notifiers.messages.template_data import template_data
 from notifiers.notification import Notification
 from rules.source import Source
-from rules.templates import jinja
+from rules.templates import jinja, jinja_sandbox
 from rules.templates.errors import TemplateError
 from rules.templates.html_places import HtmlPlaces
 from rules.templates.jinja import JinjaTemplate, checked, one_message
+from rules.templates.marks import marked
+from rules.templates.values import Struct
 from tests.notifiers.conftest import firing
 
 EVIL = "<!channel> @everyone {{ receiver }}{% raw %} __class__ [x](http://e) <img onerror=x>"
@@ -118,6 +122,11 @@ def test_names_that_a_text_makes_itself_are_known() -> None:
     assert expand(text) == "3!"
 
 
+def test_a_value_cannot_carry_the_authors_mark() -> None:
+    data = Struct({"Status": marked("<b>")})
+    assert JinjaTemplate("{{ status }}", {}).expand(data, HtmlPlaces()) == "\ufffd\ufffd\ufffd"
+
+
 def test_what_the_author_writes_is_markup_and_safe_makes_a_value_so() -> None:
     text = "<b title='{{ status }}'>{{ '<i>' }}</b>{{ '<u>'|safe }} 🔥"
     assert expand(text, HtmlPlaces()) == "<b title='firing'>&lt;i&gt;</b><u> 🔥"
@@ -200,9 +209,40 @@ def test_what_is_wrong_is_told_at_its_line_when_it_is_read(
     assert text[start:end] == (line or text.strip())
 
 
-def test_to_read_a_template_works_nothing_out() -> None:
-    text = "{{ 'x' * 10**12 }}{{ 'x'|center(1000000000000) }}{% if 10**12 * 'x' %}{% endif %}"
-    JinjaTemplate(text, {})
+WORDS = """\
+{{ }} {% %} {# #} {%- -%} if else endif for in set endset macro call block extends include import
+from filter raw status x . [ ] ( ) , | ~ ** 'a' 1 1e999 is not == loop super \\ é :"""
+
+
+@given(
+    st.lists(st.sampled_from([*WORDS.split(), "\n"]), max_size=15),
+    st.sampled_from([("", ""), ("{{", "}}"), ("{%", "%}")]),
+)
+@settings(max_examples=300, deadline=None)
+def test_whatever_is_written_is_read_or_refused_at_a_place(
+    words: list[str], frame: tuple[str, str]
+) -> None:
+    text = " ".join(words).join(frame)
+    try:
+        JinjaTemplate(text, {})
+    except TemplateError as error:
+        start, end = error.span
+        assert 0 <= start < end <= max(len(text), 1)
+
+
+def test_a_number_with_thousands_of_digits_is_refused() -> None:
+    text = "{{ " + "9" * 6000 + " }}"
+    try:
+        JinjaTemplate(text, {})
+    except TemplateError as error:
+        assert "digits" in error.message  # noqa: PT017 - only newer Pythons refuse it
+
+
+def test_to_read_a_template_works_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[Any] = []
+    monkeypatch.setitem(jinja_sandbox._FILTERS, "seen", called.append)
+    JinjaTemplate("{{ 'x'|seen }}{% if 'x'|seen %}{% endif %}{% set a = 'x'|seen %}", {})
+    assert not called
 
 
 def test_what_is_wrong_in_a_file_has_its_place_and_names_may_come_from_who_includes_it() -> None:
