@@ -22,6 +22,7 @@ _CHILD = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
     f" from {__name__} import run; run(*sys.argv[2:])"
 )
+_ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
@@ -40,10 +41,16 @@ def start(module: str, *arguments: str) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # Arrow starts a thread for each processor otherwise.
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env=environment(),
         start_new_session=True,  # Ctrl-C is the agent's to answer
     )
+
+
+def environment() -> dict[str, str]:
+    """What a child needs of the agent's: there may be receivers' secrets in it (`env:NAME`)."""
+    kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    # Arrow starts a thread for each processor otherwise.
+    return {**kept, "OMP_NUM_THREADS": "1"}
 
 
 def run(module: str, agent: str, *arguments: str) -> None:

@@ -33,7 +33,10 @@ QUICKLY = {"group_wait": "100ms", "group_interval": "500ms"}
 
 
 class Agent:
-    """`start` begins it, again after a `kill`; `url` is where it answers now."""
+    """`start` begins it, again after a `kill`; `url` is where it answers now.
+
+    `command` and `environment`: what is started, and its environment (None: that of the tests).
+    """
 
     def __init__(self, folder: Path, webhook: str = "") -> None:
         (folder / "rules.yaml").write_text(RULES)
@@ -50,20 +53,33 @@ class Agent:
             settings["receivers"] = [{"name": "oncall", "webhook_configs": [{"url": webhook}]}]
         self.config = folder / "stallwatch.yaml"
         self.config.write_text(json.dumps(settings))
+        self.command = [str(STALLWATCH), "run", "--config", str(self.config)]
+        self.environment: dict[str, str] | None = None
         self.url = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._printed = folder / "printed"
 
     def start(self) -> None:
         with self._printed.open("w") as output:
-            command = [str(STALLWATCH), "run", "--config", str(self.config)]
-            process = self._process = subprocess.Popen(command, stdout=output, stderr=output)
+            process = self._process = subprocess.Popen(
+                self.command, stdout=output, stderr=output, env=self.environment
+            )
         deadline = time.monotonic() + PATIENCE
         while not (found := re.search(r"listening (\S+)", self._printed.read_text())):
             assert process.poll() is None, self._printed.read_text()
             assert time.monotonic() < deadline, self._printed.read_text()
             time.sleep(0.05)
         self.url = found[1]
+
+    @property
+    def pid(self) -> int:
+        """0 before it was started."""
+        return 0 if self._process is None else self._process.pid
+
+    @property
+    def log(self) -> str:
+        """What it has printed since it was started."""
+        return self._printed.read_text()
 
     def kill(self) -> None:
         if self._process is not None:

@@ -137,34 +137,52 @@ receivers:
 """
 
 
-@pytest.fixture
-def real_alertmanager(hook: Any, tmp_path: Path) -> Iterator[str]:
-    """Alertmanager itself, under a path prefix, telling the hook."""
-    program = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
-    if program is None:
-        pytest.skip("Alertmanager is not installed (Debian: prometheus-alertmanager)")
-    configuration = tmp_path / "alertmanager.yml"
-    configuration.write_text(CONFIGURATION.replace("URL", hook.url))
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    url = f"http://127.0.0.1:{port}/monitoring"
-    with subprocess.Popen(
-        [
+class RealAlertmanager:
+    """Alertmanager itself, under a path prefix, telling the hook; `start` may come late."""
+
+    def __init__(self, program: str, folder: Path, hook_url: str) -> None:
+        configuration = folder / "alertmanager.yml"
+        configuration.write_text(CONFIGURATION.replace("URL", hook_url))
+        with socket.create_server(("127.0.0.1", 0)) as unused:
+            port = unused.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}/monitoring"
+        self._command = [
             program,
             f"--config.file={configuration}",
-            f"--storage.path={tmp_path / 'data'}",
+            f"--storage.path={folder / 'data'}",
             f"--web.listen-address=127.0.0.1:{port}",
             "--web.route-prefix=/monitoring",
             "--cluster.listen-address=",
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        try:
-            _await_ready(process, url)
-            yield url
-        finally:
-            process.terminate()
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        nowhere = subprocess.DEVNULL
+        self._process = subprocess.Popen(self._command, stdout=nowhere, stderr=nowhere)
+        _await_ready(self._process, self.url)
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+
+
+@pytest.fixture
+def late_alertmanager(hook: Any, tmp_path: Path) -> Iterator[RealAlertmanager]:
+    """Not started yet."""
+    program = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
+    if program is None:
+        pytest.skip("Alertmanager is not installed (Debian: prometheus-alertmanager)")
+    made = RealAlertmanager(program, tmp_path, hook.url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def real_alertmanager(late_alertmanager: RealAlertmanager) -> str:
+    """Where it is."""
+    late_alertmanager.start()
+    return late_alertmanager.url
 
 
 def _await_ready(process: subprocess.Popen[bytes], url: str) -> None:
@@ -214,3 +232,27 @@ def test_a_real_alertmanager_refuses_for_good_what_it_cannot_take(
     # The other one of the same request is taken all the same.
     (shown,) = requests.get(f"{real_alertmanager}/api/v2/alerts", timeout=30).json()
     assert shown["labels"]["alertname"] == "TcpRetransmitSpike"
+
+
+def test_a_real_alertmanager_that_was_away_hears_what_fires_and_of_its_end(
+    hook: Any, make_hook: Any, make_agent: Any, support: Any, late_alertmanager: RealAlertmanager
+) -> None:
+    other = make_hook()
+    agent = make_agent(
+        support.configured(
+            bad=[("alertmanager", {"url": late_alertmanager.url})],
+            good=[("webhook", {"url": other.url})],
+        )
+    )
+    alert = support.firing()
+    agent.fire(alert)
+    other.wait_for(1)
+    while not agent.sample("stallwatch_notify_retries_total", receiver="bad", reason="connection"):
+        agent.settle("pending", 1)
+    late_alertmanager.start()
+    hook.wait_for(1)
+    agent.fire(replace(support.resolved(alert), resolved_at_ms=support.unix_ms()))
+    received = hook.wait_for(2)
+    agent.settle("delivered", 4)
+    assert [json.loads(body)["status"] for _, body in received[:2]] == ["firing", "resolved"]
+    assert agent.rows("failed") == []
