@@ -6,7 +6,7 @@ PYTEST = .venv/bin/python -m pytest
 # A machine whose Python is started with PYTHONPATH or PYTHONHOME set must not leak into the venv.
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: run test check e2e kills test-kernels soak endurance cuda-minute gpu-bundle gpu-check overhead \
+.PHONY: run test check e2e odd-one-out kills test-kernels soak endurance cuda-minute gpu-bundle gpu-check overhead \
   bench-account bench-baselines bench-traps bench-counts bench-agent \
 	bench-anomaly bench-peers bench-delivery demo venv venv-dev venv-e2e venv-kernels clean
 
@@ -29,6 +29,10 @@ check: venv-dev
 # As root a test that skips has failed: this is where the real thing is tried.
 e2e: venv-e2e
 	@[ "$$(id -u)" -ne 0 ] || export STALLWATCH_STRICT=1; $(PYTEST) tests/e2e $(ARGS)
+
+# Four ranks, clean for ten minutes, then one of them odd: on a calm machine, half an hour.
+odd-one-out: venv-e2e
+	@STALLWATCH_CLEAN_SECONDS=600 $(PYTEST) -s tests/e2e/test_odd_one_out.py $(ARGS)
 
 # 200 times kill -9 at random instants, under load: three minutes.
 kills: venv-dev
