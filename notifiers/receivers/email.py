@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from email.utils import getaddresses
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, urlencode
 
-from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, Field, SecretStr, field_validator
 
 from engine.config.message_templates import MessageTemplate
-from notifiers.receivers.apprise import AppriseTarget, split
+from notifiers.receivers.apprise import AppriseTarget
 from notifiers.receivers.apprise_picture import checked_picture
 from notifiers.receivers.apprise_wording import Wording
 from notifiers.receivers.receiver import ReceiverSettings
@@ -19,13 +20,17 @@ from notifiers.receivers.receiver import ReceiverSettings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from typing_extensions import Self
-
     from notifiers.receivers.receiver import Target
 
 logger = logging.getLogger(__name__)
 
 IMPLICIT_TLS_PORT = "465"
+_STAND_IN = "stallwatch@example.com"
+# An address of RFC 5321 as plain SMTP carries it: the host may be one word or a literal.
+_ADDRESS = re.compile(
+    r"""[^\s@"<>(),:;\\\[\]]+@(?:[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9])?\.?|\[[a-z0-9.:]+\])""",
+    re.ASCII | re.IGNORECASE,
+)
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,80}", re.ASCII)
 # What says whose a mail is and how it is built.
 _MADE_HERE = frozenset({
@@ -79,16 +84,9 @@ class EmailConfig(ReceiverSettings):
         found = getaddresses([text])
         if not found or not all("@" in address for _, address in found) or "\n" in text:
             raise ValueError("expected mail addresses, such as oncall@example.com")
+        for _, address in found:
+            _refuse_unusual(address)
         return text
-
-    @model_validator(mode="after")
-    def _is_usable(self) -> Self:
-        try:
-            for recipient in self.recipients():
-                split(self.apprise_url(recipient))
-        except ValueError:
-            raise ValueError("mail cannot be sent with these settings") from None
-        return self
 
     def recipients(self) -> tuple[str, ...]:
         """The addresses in `to`, each once."""
@@ -103,8 +101,12 @@ class EmailConfig(ReceiverSettings):
             return Wording(title, self.html, "html", own)
         return Wording(title, self.text, "text", own)
 
-    def apprise_url(self, recipient: str) -> str:
-        """The same for one recipient as apprise spells it."""
+    def author(self) -> tuple[str, str]:
+        """The name, which may be empty, and the address in `from`."""
+        return getaddresses([self.sender])[0]
+
+    def apprise_url(self) -> str:
+        """The mail server as apprise spells it; whose the mail is MailTarget says."""
         host, _, port = self.smarthost.rpartition(":")
         login = ""
         if self.auth_username:
@@ -118,10 +120,46 @@ class EmailConfig(ReceiverSettings):
         elif self.require_tls:
             mode = "starttls"
         schema = "mailto" if mode == "insecure" else "mailtos"
-        name, address = getaddresses([self.sender])[0]
-        query = {"from": address, "name": name, "to": recipient, "smtp": host, "mode": mode}
-        asked = urlencode({key: value for key, value in query.items() if value})
+        asked = urlencode({"from": _STAND_IN, "to": _STAND_IN, "smtp": host, "mode": mode})
         return f"{schema}://{login}{host}:{port}/?{asked}"
+
+
+def _refuse_unusual(address: str) -> None:
+    """Raise ValueError, with the address and the mend, for what SMTP does not carry as it is."""
+    if address.isascii() and _ADDRESS.fullmatch(address):
+        return
+    mailbox, _, host = address.rpartition("@")
+    hint = "expected NAME@HOST, such as oncall@example.com"
+    if not mailbox.isascii():
+        hint = "what stands before the @ must be ASCII; give an alias of the mailbox that is"
+    elif not host.isascii():
+        hint = "write the host as DNS knows it, in ASCII (xn--...)"
+        with contextlib.suppress(UnicodeError):
+            hint = f"write it as DNS knows it: {mailbox}@{host.encode('idna').decode()}"
+    raise ValueError(f"mail cannot be sent with the address '{address}'; {hint}")
+
+
+class MailTarget(AppriseTarget):
+    """One recipient.
+
+    Apprise sends to any address, but its URLs hold only those whose host looks public: neither
+    `oncall@mail` nor `a@b.c`. So the URL holds stand-ins, and the service gets the addresses.
+    """
+
+    def __init__(
+        self, url: str, author: tuple[str, str], recipient: str, wording: Wording | None = None
+    ) -> None:
+        super().__init__(url, recipient, None, wording)
+        self._author = author
+        self._recipient = recipient
+
+    def _service(self, timeout_seconds: float = 10.0) -> Any:
+        service = super()._service(timeout_seconds)
+        name, address = self._author
+        service.from_addr = (name or False, address)
+        service.names = {address: name or False}
+        service.targets = [(False, self._recipient)]
+        return service
 
 
 class EmailReceiver:
@@ -141,9 +179,9 @@ class EmailReceiver:
     def targets(self) -> Sequence[Target]:
         """One per address in `to`."""
         wording = self._config.wording()
+        url, author = self._config.apprise_url(), self._config.author()
         found = [
-            AppriseTarget(self._config.apprise_url(recipient), recipient, None, wording)
-            for recipient in self._config.recipients()
+            MailTarget(url, author, recipient, wording) for recipient in self._config.recipients()
         ]
         for target in found:
             target.wants_picture = self._config.picture

@@ -50,6 +50,42 @@ def test_a_mail_has_text_and_html_and_the_id(
         assert shown in html
 
 
+@pytest.mark.parametrize(
+    "address", ["a@b.c", "oncall@mail", "on.call+gpu@mail", "o'neil@mx1", "root@[127.0.0.1]"]
+)
+def test_an_intranet_or_a_short_host_is_an_address_like_any_other(
+    mailbox: Mailbox, serve_mail: Any, support: Any, address: str
+) -> None:
+    sender = f"Agent on node 1 <{address}>"
+    send(support.firing(), **settings(serve_mail(), to=address) | {"from": sender})
+    ((envelope, message),) = zip(mailbox.envelopes, mailbox.messages(), strict=True)
+    assert (envelope.mail_from, envelope.rcpt_tos) == (address, [address])
+    assert message["To"].addresses[0].addr_spec == address
+    assert message["From"].addresses[0].display_name == "Agent on node 1"
+    assert message["From"].addresses[0].addr_spec == address
+
+
+@pytest.mark.parametrize(
+    ("setting", "text", "address", "mend"),
+    [
+        ("to", "ünï@example.com", "ünï@example.com", "before the @ must be ASCII"),
+        ("from", "x <oncall@bücher.example>", "oncall@bücher.example",
+         "write it as DNS knows it: oncall@xn--bcher-kva.example"),
+        ("to", "a@b.c, on@call@example.com", "", "expected mail addresses, such as"),
+        ("to", "oncall@-mail", "oncall@-mail", "expected NAME@HOST"),
+    ],
+)  # fmt: skip
+def test_an_address_that_mail_does_not_carry_is_named_with_its_setting_and_the_mend(
+    setting: str, text: str, address: str, mend: str
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        EmailConfig.model_validate(settings("mail:25") | {setting: text})
+    (detail,) = caught.value.errors()
+    assert detail["loc"] == (setting,)
+    assert address in detail["msg"]
+    assert mend in detail["msg"]
+
+
 def test_no_label_becomes_a_header(mailbox: Mailbox, serve_mail: Any, support: Any) -> None:
     evil = "x\r\nBcc: everyone@example.com\r\n\r\nbody"
     send(support.firing(evil, task_id=evil), **settings(serve_mail()))
