@@ -199,11 +199,11 @@ class StateDb:
                 self.save(connection, state)
                 if samples is not None:
                     write_evaluation(connection, state, samples)
-            for file, group in gone:
-                self.forget(connection, file, group)
                 if self._losses and (state.file, state.group) not in self._told_again:
                     # What the outbox was told of them may be lost.
                     owed = [*firing_alerts(state.rules.values()), *owed]
+            for file, group in gone:
+                self.forget(connection, file, group)
             if owed and enqueue is not None:
                 enqueue(connection, owed)
 

@@ -234,3 +234,28 @@ def test_what_the_last_evaluation_wrote_is_kept_with_it_bit_for_bit(tmp_path: Pa
     again.commit([], [], gone=[("rules.yaml", "g")])
     assert again.evaluations() == []
     again.close()
+
+
+def with_a_lost_row(path: Path) -> StateDb:
+    """A database whose rule groups have alerts that fire, and that has lost a row since."""
+    database = StateDb.open(path)
+    database.commit([state(FIRING), state(FIRING, group="gpu")], [FIRING])
+    database.file.lost_rows()
+    return database
+
+
+def test_a_group_that_is_gone_can_be_forgotten_after_rows_were_lost(tmp_path: Path) -> None:
+    database = with_a_lost_row(tmp_path / "state.db")
+    assert database.commit([], [], gone=[("r.yaml", "gpu")])
+    assert database.load().keys() == {("r.yaml", "comm")}
+    database.close()
+
+
+def test_after_rows_were_lost_each_group_tells_once_more_what_fires(tmp_path: Path) -> None:
+    database = with_a_lost_row(tmp_path / "state.db")
+    heard: list[Alert] = []
+    for _ in range(2):
+        for group in ("comm", "gpu"):
+            database.commit([state(FIRING, group=group)], [], lambda _, told: heard.extend(told))
+    assert heard == [FIRING, FIRING]
+    database.close()
