@@ -12,6 +12,8 @@ from rules.fields import did_you_mean, nearest
 from rules.source import Span
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
@@ -59,13 +61,26 @@ def report_all(
 
 def _unread(detail: ErrorDetails, root: Mapping, model: type[BaseModel], report: Report) -> bool:
     """Whether the complaint is about a secret whose reading is reported already."""
+    told = {problem.span for problem in report.problems if problem.code == "secret"}
+    if not told:
+        return False
+    whole = _walk(detail["loc"], root, model)[0]
+    if detail["type"] == "value_error" and isinstance(whole, Mapping):
+        # What is said of several settings together is said of a value that stands in for it.
+        return any(span in told for span in _values(whole))
     *above, last = detail["loc"] or ("",)
     parent = _walk(tuple(above), root, model)[0]
     if not isinstance(parent, Mapping):
         return False
     entries = (parent.get(str(last)), parent.get(f"{last}_file"))
-    told = {problem.span for problem in report.problems if problem.code == "secret"}
     return any(entry is not None and entry.value.span in told for entry in entries)
+
+
+def _values(node: Mapping) -> Iterator[Span]:
+    for entry in node.entries:
+        yield entry.value.span
+        if isinstance(entry.value, Mapping):
+            yield from _values(entry.value)
 
 
 def _report(

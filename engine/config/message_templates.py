@@ -6,6 +6,7 @@ A field is text in Go's template language, or `{jinja: text}`.
 from __future__ import annotations
 
 import glob
+import re
 from functools import lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from rules.decoding import UnreadableError, read_source
 from rules.document import Scalar
 from rules.fields import Fields
 from rules.slotted import replace
-from rules.source import ProblemsError
+from rules.source import ProblemsError, Source
 from rules.templates.errors import TemplateError
 from rules.templates.library import Library, library
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from engine.config.secrets import SecretReader
     from rules.document import Mapping
     from rules.fields import Report
-    from rules.source import Problem, Source
+    from rules.source import Problem
     from rules.templates.jinja import JinjaTemplate
     from rules.templates.machine import Printed
 
@@ -36,6 +37,9 @@ JINJA = "jinja"
 JINJA_FILE = ".j2"
 # Where a field's validator finds the library.
 CONTEXT = "templates"
+# What Go's filepath.Match can read: escapes, and brackets that hold something and are closed.
+_ONE = r"(?:\\.|[^\\\]-])"
+_PATTERN = re.compile(rf"(?:\\.|[^\\\[]|\[\^?(?:{_ONE}(?:-{_ONE})?)+\])*", re.DOTALL)
 
 
 class MessageTemplate:
@@ -125,13 +129,23 @@ def read_templates(
 ) -> tuple[Library, tuple[Problem, ...]]:
     """The library of the files that a configuration names, and what is wrong in them.
 
-    As in Alertmanager a pattern that matches no file is no error; here it is a warning. A file
-    whose name ends in `.j2` is Jinja; those of an alertmanager.yml are all Go templates.
+    As in Alertmanager a pattern that matches no file is no error; here it is a warning. One that
+    no file can match (a bracket that is not closed) is refused, as there. A file whose name ends
+    in `.j2` is Jinja; those of an alertmanager.yml are all Go templates.
     """
     sources: list[Source] = []
     problems: list[Problem] = []
+    complete = True
     for node in Fields(secrets.report, root).items(SETTING):
         if not isinstance(node, Scalar) or not node.value:
+            continue
+        if not _PATTERN.fullmatch(node.value):
+            message = f"'{node.value}' is no pattern of file names"
+            hint = "close the [, or write [[] for the character itself"
+            if _PATTERN.fullmatch(node.value + "\\"):
+                hint = "a \\ stands before the character that it protects"
+            secrets.report.add(node.span, message, hint, "template")
+            complete = False
             continue
         # As the rule files' patterns: absolute ones, too, which pathlib does not take.
         paths = sorted(glob.glob(str(secrets.folder / node.value)))  # noqa: PTH207
@@ -140,14 +154,16 @@ def read_templates(
             secrets.report.add(node.span, message, code="template", severity="warning")
         for path in paths:
             source = _opened(path, node, secrets.report, problems)
-            sources += [] if source is None else [source]
-    if not sources and not problems:
+            complete = complete and source is not None
+            # Empty in its place: that it is not there would be a second error, and a false one.
+            sources.append(Source(path, "") if source is None else source)
+    if not sources and complete:
         return builtin(), ()
     jinja = {} if alertmanagers else {
         PurePath(one.name).name: one for one in sources if one.name.endswith(JINJA_FILE)
     }  # fmt: skip
     of_go = [one for one in sources if alertmanagers or not one.name.endswith(JINJA_FILE)]
-    found, wrong = library(of_go)
+    found, wrong = library(of_go, complete=complete)
     if not jinja:
         return found, (*problems, *wrong)
     from rules.templates.jinja import checked

@@ -99,6 +99,9 @@ class _Reader:
         interval_ms = fields.duration_ms("evaluation_interval") or DEFAULT_INTERVAL_MS
         nodes = enumerate(fields.items(TESTS))
         tests = [self._test(node, number, interval_ms) for number, node in nodes]
+        if not tests and TESTS not in fields.misspelt and fields.entry(TESTS) is not None:
+            hint = "each starts with '- name:'"
+            self.report.add(fields.key(TESTS), "there is no test in it", hint, "empty")
         config = self._config(fields)
         self._refuse_unread_series(fields, tests)
         if config is None:

@@ -29,18 +29,22 @@ _DEFAULTS = "default.tmpl"
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Named templates and the text that each stands in. `jinja`: files in that language."""
+    """Named templates and the text that each stands in. `jinja`: files in that language.
+
+    `complete`: every file could be read. If not, one of the others may define what is missing.
+    """
 
     defined: Mapping[str, tuple[Node, ...]] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict)
     jinja: Mapping[str, Source] = field(default_factory=dict)
+    complete: bool = True
 
     def read(self, text: str) -> Template:
         """A receiver's text, which may include what is defined here. Raises TemplateError."""
         template = _parsed(text)
         known = {**self.defined, **template.defined}
         for node in _includes((template.body, *template.defined.values())):
-            if node.name not in known:
+            if node.name not in known and self.complete:
                 raise _unknown(node, known)
         return Template(template.body, known)
 
@@ -55,10 +59,13 @@ class Library:
         return "" if source is None else Problem(source, error.span, "").place
 
 
-def library(sources: Iterable[Source] = ()) -> tuple[Library, tuple[Problem, ...]]:
+def library(
+    sources: Iterable[Source] = (), *, complete: bool = True
+) -> tuple[Library, tuple[Problem, ...]]:
     """The built-in templates and those of files, of which later ones replace earlier ones.
 
-    A file is a template of its own name, too. What is wrong is told at its place.
+    A file is a template of its own name, too. What is wrong is told at its place. `complete`: no
+    file is missing in `sources`.
     """
     defined: dict[str, tuple[Node, ...]] = {}
     places: dict[str, Source] = {}
@@ -69,6 +76,7 @@ def library(sources: Iterable[Source] = ()) -> tuple[Library, tuple[Problem, ...
             template = _parsed(source.text)
         except TemplateError as error:
             problems.append(Problem(source, error.span, error.message, error.hint, "template"))
+            complete = False
             continue
         read.append((source, template))
         for name, body in ((PurePath(source.name).name, template.body), *template.defined.items()):
@@ -76,11 +84,10 @@ def library(sources: Iterable[Source] = ()) -> tuple[Library, tuple[Problem, ...
                 defined[name], places[name] = body, source
     for source, template in read:
         for node in _includes((template.body, *template.defined.values())):
-            # A file that could not be read may define it.
-            if node.name not in defined and not problems:
+            if node.name not in defined and complete:
                 found = _unknown(node, defined)
                 problems.append(Problem(source, found.span, found.message, found.hint, "template"))
-    return Library(defined, places), tuple(problems)
+    return Library(defined, places, complete=complete), tuple(problems)
 
 
 def _builtin() -> Source:

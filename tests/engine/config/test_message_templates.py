@@ -124,6 +124,33 @@ def test_a_broken_file_is_told_at_its_place(
     assert f"{place}: {message}" in str(caught.value)
 
 
+@pytest.mark.parametrize("broken", [b'{{ define "our.title" }}{{ if }}{{ end }}', b"\xff\xfe\xd8"])
+def test_what_a_broken_file_may_define_is_not_missing_as_well(folder: Path, broken: bytes) -> None:
+    (folder / "messages/own.tmpl").write_bytes(broken)
+    with pytest.raises(ProblemsError) as caught:
+        _load(folder, OURS)
+    (problem,) = caught.value.problems
+    assert problem.source.name.endswith("own.tmpl")
+
+
+@pytest.mark.parametrize("pattern", ["[", "a[]b", "x/[a-]*", "[^", "a\\", "[a"])
+def test_a_pattern_that_nothing_can_match_is_refused(folder: Path, pattern: str) -> None:
+    with pytest.raises(ProblemsError) as caught:
+        _load(folder, OURS.replace("messages/*.tmpl", f"'{pattern}'"))
+    (problem,) = caught.value.problems
+    assert problem.place.endswith("stallwatch.yaml:1:13")
+    assert problem.message == f"'{pattern}' is no pattern of file names"
+    assert problem.hint
+
+
+@pytest.mark.parametrize("pattern", ["own]", "[a-z]*.tmpl", "[^a]", "[ab-c].tmpl", "a\\["])
+def test_a_pattern_that_only_matches_nothing_is_none_to_refuse(folder: Path, pattern: str) -> None:
+    text = f"templates: ['{pattern}']\n"
+    config, problems = load_source(Source("stallwatch.yaml", text), folder)
+    assert config is not None
+    assert [one.severity for one in problems] == ["warning"]
+
+
 def test_a_file_that_is_no_text_is_refused_and_a_pattern_that_matches_nothing_is_told(
     folder: Path,
 ) -> None:

@@ -33,3 +33,22 @@ def test_a_secret_that_cannot_be_read_is_one_problem(
         load_config(path)
     (problem,) = caught.value.problems
     assert message in problem.message
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "slack_configs: [{token: env:STALLWATCH_TEST_NOT_SET, channel: '#ops'}]",
+        "slack_configs: [{api_url: env:STALLWATCH_TEST_NOT_SET}]",
+        "slack_configs: [{token_file: nothing-there, channel: '#ops'}]",
+    ],
+)
+def test_settings_are_not_judged_by_what_stands_in_for_a_secret(
+    tmp_path: Path, settings: str
+) -> None:
+    path = tmp_path / "stallwatch.yaml"
+    path.write_text(f"receivers:\n- name: a\n  {settings}\n")
+    with pytest.raises(ProblemsError) as caught:
+        load_config(path)
+    (problem,) = caught.value.problems
+    assert problem.code == "secret"
