@@ -32,6 +32,13 @@ class Clock(Protocol):
         """Where the data begin, None if there are none up to a time."""
         ...
 
+    def stretches(self, after_ms: int, until_ms: int) -> Iterable[tuple[int, int]]:
+        """Where between them, after < time <= until, points can be: in order, each to be taken.
+
+        What is left out has no point. A long stretch may come in pieces.
+        """
+        ...
+
     def points(self, after_ms: int, until_ms: int) -> Iterable[Points]:
         """All points with after < time <= until, and perhaps some that came late before them."""
         ...
@@ -150,13 +157,20 @@ class Folds:
             if first is None:
                 return
             after_ms = min(first, first_ms) - 1
-        while after_ms < last_ms:
-            until_ms = last_ms
-            if last_ms - after_ms > PIECE_MS and after_ms < first_ms - 1:
-                until_ms = min(after_ms + PIECE_MS, first_ms - 1)
-            points = clock.points(after_ms, until_ms)
-            fold.take(points, until_ms, min(first_ms, until_ms) - KEEP_MS, processes)
-            after_ms = until_ms
+        if after_ms >= last_ms:
+            return
+        for start_ms, end_ms in clock.stretches(after_ms, last_ms):
+            after_ms = start_ms
+            while after_ms < end_ms:
+                until_ms = end_ms
+                if end_ms - after_ms > PIECE_MS and after_ms < first_ms - 1:
+                    until_ms = min(after_ms + PIECE_MS, first_ms - 1, end_ms)
+                points = clock.points(after_ms, until_ms)
+                fold.take(points, until_ms, min(first_ms, until_ms) - KEEP_MS, processes)
+                after_ms = until_ms
+        if fold.folded_ms != last_ms:
+            # Nothing more came: elements end by then, and what nobody can ask for is forgotten.
+            fold.take((), last_ms, first_ms - KEEP_MS, processes)
 
 
 def _knows(fold: Fold, first_ms: int) -> bool:

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.baselines.folds import Folds
+from engine.baselines.folds import PIECE_MS, Folds
 from engine.baselines.identity import canonical
 from engine.baselines.points import LATE_MS, Points
+from engine.promql import sampled
+from engine.promql.errors import EvaluationError
 from engine.series import Table, Tabular, stale_mask
+from rules.promql import reach
 from rules.promql.ast import VectorSelector
+from rules.promql.sampled import needs_samples
 from rules.promql.walk import selectors, unwrapped
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 
     from engine.promql.context import Context, Partial
     from engine.promql.frame import Frame
+    from engine.series import Int64Array
     from rules.promql.ast import Call, Expr
 
 _EVER = -(1 << 62)
@@ -60,6 +65,13 @@ class _Samples:
     def first_ms(self, until_ms: int) -> int | None:
         """See `engine.baselines.folds.Clock`."""
         return _first_ms(self._context, self._selector, until_ms)
+
+    def stretches(self, after_ms: int, until_ms: int) -> list[tuple[int, int]]:
+        """See `engine.baselines.folds.Clock`."""
+        if until_ms - after_ms <= PIECE_MS:
+            return [(after_ms, until_ms)]
+        span, queryable = (after_ms, until_ms), self._context.queryable
+        return sampled.stretches(queryable, (self._selector,), span, 0, PIECE_MS)
 
     def points(self, after_ms: int, until_ms: int) -> Iterator[Points]:
         """See `engine.baselines.folds.Clock`."""
@@ -118,10 +130,56 @@ class _Grid:
         ]
         return min(firsts, default=None)
 
+    def stretches(self, after_ms: int, until_ms: int) -> Iterator[tuple[int, int]]:
+        """See `engine.baselines.folds.Clock`.
+
+        Raises EvaluationError where the argument has more values without samples than one query
+        may hold.
+        """
+        if until_ms - after_ms <= PIECE_MS or self._is_asked(after_ms, until_ms):
+            yield after_ms, until_ms
+            return
+        for start_ms, end_ms in self._sampled(after_ms, until_ms):
+            for piece_ms in range(start_ms, end_ms, PIECE_MS):
+                yield piece_ms, min(piece_ms + PIECE_MS, end_ms)
+
+    def _sampled(self, after_ms: int, until_ms: int) -> list[tuple[int, int]]:
+        context, argument = self._context, self._argument
+        if needs_samples(argument):
+            lookback_ms = context.options.lookback_ms
+            # A range that is anchored looks back once more.
+            reach_ms = reach.reach_ms(argument, lookback_ms) + lookback_ms
+            span, read = (after_ms, until_ms), selectors(argument)
+            return sampled.stretches(context.queryable, read, span, reach_ms, PIECE_MS)
+        points = self._number(after_ms, until_ms)
+        if points > context.options.max_samples:
+            raise EvaluationError(
+                f"anomaly_score would learn from {points:,} points, one every "
+                f"{self._resolution_ms / 1000:g}s, since its argument has values where there are "
+                f"no samples: at most {context.options.max_samples:,}. Let it read samples only, "
+                "without absent(), vector() and the like, or give it data of a shorter time",
+                argument.span,
+            )
+        return [(after_ms, until_ms)]
+
+    def _number(self, after_ms: int, until_ms: int) -> int:
+        """How many times of the grid there are."""
+        return until_ms // self._resolution_ms - after_ms // self._resolution_ms
+
+    def _is_asked(self, after_ms: int, until_ms: int) -> bool:
+        """Whether the grid has just the times at which the score is asked for."""
+        asked = self._context.times_ms
+        if self._number(after_ms, until_ms) != asked.size:
+            return False
+        return np.array_equal(self._times(after_ms, until_ms), asked)
+
+    def _times(self, after_ms: int, until_ms: int) -> Int64Array:
+        step = self._resolution_ms
+        return np.arange((after_ms // step + 1) * step, until_ms + 1, step, dtype=np.int64)
+
     def points(self, after_ms: int, until_ms: int) -> Iterator[Points]:
         """See `engine.baselines.folds.Clock`."""
-        step = self._resolution_ms
-        times = np.arange((after_ms // step + 1) * step, until_ms + 1, step, dtype=np.int64)
+        times = self._times(after_ms, until_ms)
         if not times.size:
             return
         same = np.array_equal(times, self._context.times_ms)
