@@ -16,6 +16,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from engine.state import losses
 from engine.state.connection import committing, connect
 from engine.state.salvage import is_sound, salvage, tables
 from engine.state.shelter import drop_shelter, make_shelter
@@ -36,8 +37,6 @@ _REFUSAL = ("full", "disk i/o error", "readonly", "unable to open", "locked", "l
 _SUFFIXES = ("", "-wal", "-shm")
 # SQLITE_BUSY, SQLITE_LOCKED (sqlite3.h).
 _BUSY = (5, 6)
-# When rows were lost, for those who must then doubt what was told.
-_LOSS = "CREATE TABLE IF NOT EXISTS state_loss (at_ms INTEGER NOT NULL)"
 
 Prepare: TypeAlias = "Callable[[sqlite3.Connection], object]"
 
@@ -47,8 +46,8 @@ class StateFile:
 
     `disk`: where it belongs. `lock`: held by whoever writes, so that no row is written while the
     file moves. `generation` grows with each move, `losses` with each that lost rows,
-    the last one at `lost_at_ms` (0: never). `reason`: why
-    it is in memory, "" while it is on the disk. `mended`: how often it had to be mended, by why.
+    the last of them at `lost`. `reason`: why it is in memory, "" while it is on the disk.
+    `mended`: how often it had to be mended, by why.
     `listeners`: called after each move. `merges`: called with the file on the disk and the one in
     memory, before that takes its place. One that `may_move` False stays where it is, and what the
     disk refuses is the caller's to bear.
@@ -57,14 +56,15 @@ class StateFile:
     def __init__(self, disk: str | Path, *, may_move: bool = False) -> None:
         self.disk = Path(disk)
         self.lock = threading.RLock()
-        self.generation = self.losses = self.lost_at_ms = 0
+        self.generation = self.losses = 0
+        self.lost = losses.Losses()
         self.reason = ""
         self.mended = dict.fromkeys(("damaged", "deleted", "newer"), 0)
         self.listeners: list[Callable[[], None]] = []
         self.merges: list[Callable[[sqlite3.Connection, sqlite3.Connection], None]] = []
         self._may_move = may_move
         self._present = self.disk
-        self._prepared: list[Prepare] = [lambda connection: connection.execute(_LOSS)]
+        self._prepared: list[Prepare] = [losses.make_tables]
         self._damaged: Path | None = None
         self._aside = ""
         self._version = 0
@@ -104,7 +104,8 @@ class StateFile:
             made = frozenset(tables(connection)) - before
             if self._damaged is not None and made:
                 with closing(sqlite3.connect(self._damaged, timeout=0)) as damaged:
-                    self._count(salvage(damaged, connection, made), connection)
+                    lost = salvage(damaged, connection, made)
+                    self._count(lost, connection, at_start=True)
 
     def hold(self) -> None:
         """Keep it open: what is deleted can still be read. Raises sqlite3.Error."""
@@ -112,16 +113,20 @@ class StateFile:
             self._let_go()
             self._keeper = keeper = self.connect()
             # A write, so that the file has its log beside it now.
-            keeper.execute(_LOSS)
+            losses.make_tables(keeper)
             self._version = version_of(keeper)
             keeper.execute(f"PRAGMA user_version = {self._version}")
-            (lost_at_ms,) = keeper.execute("SELECT max(at_ms) FROM state_loss").fetchone()
-            self.lost_at_ms = lost_at_ms or 0
+            self.lost = losses.last(keeper)
             self._inodes = _inodes(self._present)
 
     def recover_from(self, damaged: Path) -> None:
         """Take over what can be read of a file that was set aside, as tables are prepared."""
         self._damaged = damaged
+
+    def begin_anew(self) -> None:
+        """Nothing of what an earlier agent wrote can be read. Raises sqlite3.Error."""
+        with self.lock, closing(self.connect()) as connection:
+            self._count(frozenset({"all"}), connection, at_start=True)
 
     def is_in_place(self) -> bool:
         """Whether the path still leads to the file that is held."""
@@ -230,12 +235,13 @@ class StateFile:
             copy.execute(f"PRAGMA user_version = {self._version + 1}")
         return lost
 
-    def _count(self, lost: frozenset[str], connection: sqlite3.Connection) -> None:
+    def _count(
+        self, lost: frozenset[str], connection: sqlite3.Connection, *, at_start: bool = False
+    ) -> None:
         if lost:
             self.losses += 1
-            self.lost_at_ms = time.time_ns() // 1_000_000
-            connection.execute(_LOSS)
-            connection.execute("INSERT INTO state_loss VALUES (?)", (self.lost_at_ms,))
+            losses.note(connection, time.time_ns() // 1_000_000, at_start=at_start)
+            self.lost = losses.last(connection)
 
     def lost_rows(self) -> None:
         """A row cannot be read although the file is sound. Raises sqlite3.Error."""

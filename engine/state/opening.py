@@ -24,27 +24,36 @@ def open_state_file(path: Path) -> tuple[StateFile, tuple[str, ...]]:
     """The file, its own tables made, and what was found, in sentences that are logged too.
 
     A file that is not sound is set aside and what can be read of it is taken over; so is one that a
-    newer stallwatch wrote, and nothing of it is read. What a killed agent left in memory, since the
+    newer stallwatch wrote, and nothing of it is read. A recording without the state that belongs to
+    it says that there was one. What a killed agent left in memory, since the
     disk did not take it, is newer than the file on the disk and goes before it.
     """
     file = StateFile(path, may_move=True)
     notices: list[str] = []
     try:
+        is_lost = False
         if not _found_in_memory(file, notices):
             path.parent.mkdir(parents=True, exist_ok=True)
-            _mend(file, notices)
+            is_lost = _mend(file, notices)
             connect(path, create=True).close()
-        file.prepare(_make_tables)
-        file.hold()
+        _begin(file, is_lost=is_lost)
     except (OSError, sqlite3.Error) as error:
+        # What an earlier agent left in memory is newer than what the disk has.
+        was_left = file.in_memory
         file = StateFile(path, may_move=True)
-        _begin_in_memory(file, str(error), notices)
-        file.prepare(_make_tables)
-        file.hold()
+        is_lost = _begin_in_memory(file, str(error), notices)
+        _begin(file, is_lost=was_left or is_lost)
     file.look_after()
     for notice in notices:
         LOGGER.warning(notice)
     return file, tuple(notices)
+
+
+def _begin(file: StateFile, *, is_lost: bool) -> None:
+    file.prepare(_make_tables)
+    if is_lost:
+        file.begin_anew()
+    file.hold()
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
@@ -76,11 +85,14 @@ def _version(path: Path) -> int:
         return -1
 
 
-def _mend(file: StateFile, notices: list[str]) -> None:
-    """Raises OSError and sqlite3.Error for what the disk refuses."""
+def _mend(file: StateFile, notices: list[str]) -> bool:
+    """True: there was a state, and nothing of it is read.
+
+    Raises OSError and sqlite3.Error for what the disk refuses.
+    """
     reason = why_unusable(file.disk)
     if not reason:
-        return
+        return _is_bereft(file, notices)
     is_newer = "newer" in reason
     aside = set_aside(file.disk, "newer" if is_newer else "corrupt")
     what = "starting anew" if is_newer else "what can be read of it is taken over"
@@ -88,6 +100,28 @@ def _mend(file: StateFile, notices: list[str]) -> None:
     file.note("newer" if is_newer else "damaged")
     if not is_newer:
         file.recover_from(aside)
+    return is_newer
+
+
+def _is_bereft(file: StateFile, notices: list[str]) -> bool:
+    """Whether there is a recording, of an earlier agent, without its state."""
+    is_there = file.disk.exists()
+    if (is_there and file.disk.stat().st_size) or not _has_recording(file.disk):
+        return False
+    notices.append(
+        f"{file.disk}: {'empty' if is_there else 'not there'}, although there is a recording beside"
+        " it; alert state starts anew, and what fires is told as a possible repeat"
+    )
+    if is_there:
+        file.note("damaged")
+    return True
+
+
+def _has_recording(disk: Path) -> bool:
+    try:
+        return any((disk.parent / "recording").iterdir())
+    except OSError:
+        return False
 
 
 def why_unusable(path: Path) -> str:
@@ -114,8 +148,11 @@ def why_unusable(path: Path) -> str:
         return f"not a sound database ({error})"
 
 
-def _begin_in_memory(file: StateFile, why: str, notices: list[str]) -> None:
-    """With what the disk has, if it can be read. Raises OSError where memory is refused too."""
+def _begin_in_memory(file: StateFile, why: str, notices: list[str]) -> bool:
+    """With what the disk has, if it can be read; True: it has something, or may, that cannot.
+
+    Raises OSError where memory is refused too.
+    """
     disk = file.disk
     target = make_shelter(disk) / disk.name
     with suppress(OSError):
@@ -123,11 +160,13 @@ def _begin_in_memory(file: StateFile, why: str, notices: list[str]) -> None:
             shutil.copyfile(
                 disk.with_name(disk.name + suffix), target.with_name(target.name + suffix)
             )
+    is_lost = not (target.exists() and target.stat().st_size) and _may_have_state(disk)
     try:
         reason = why_unusable(target)
     except sqlite3.Error as error:
         reason = str(error)
     if "newer" in reason:
+        is_lost = True
         remove_database(target)
     elif reason:
         file.note("damaged")
@@ -144,3 +183,14 @@ def _begin_in_memory(file: StateFile, why: str, notices: list[str]) -> None:
         f"{disk}: cannot be written ({why}); alert state and unsent messages live in memory"
         f" ({target}) until it can"
     )
+    return is_lost
+
+
+def _may_have_state(disk: Path) -> bool:
+    try:
+        disk.lstat()
+    except FileNotFoundError:
+        return _has_recording(disk)
+    except OSError:
+        pass
+    return True

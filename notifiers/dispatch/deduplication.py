@@ -75,12 +75,17 @@ def decide(
         return None
     after = LogEntry(
         sent_ms=now_ms,
-        expires_ms=now_ms + min(RETENTION_MS, 2 * repeat_ms),
+        expires_ms=now_ms + remembered_for_ms(repeat_ms),
         firing=frozenset(firing),
         told=(before.told | firing) - over,
     )
     shown = over if send_resolved else frozenset[str]()
     return News(reason, frozenset(firing), shown, after, silent=not firing and not shown)
+
+
+def remembered_for_ms(repeat_ms: int) -> int:
+    """How long an entry of the log counts, by its group's repeat interval."""
+    return min(RETENTION_MS, 2 * repeat_ms)
 
 
 def _reason(

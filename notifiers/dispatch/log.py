@@ -43,12 +43,12 @@ class NotificationLog:
 
     `sent_as`: by fingerprint, the labels with which an alert is sent, where they are not its own.
     `newly_sent_as`: those of them that are new since `saved`. `doubted_ms`: when entries were lost;
-    0: never.
+    `forgotten_ms`: when they were lost together with what was known of the alerts; 0: never.
     """
 
     def __init__(self) -> None:
         self.changed: set[Key] = set()
-        self.doubted_ms = 0
+        self.doubted_ms = self.forgotten_ms = 0
         self.sent_as: dict[str, Labels] = {}
         self.newly_sent_as: set[str] = set()
         self._entries: dict[Key, LogEntry] = {}

@@ -153,7 +153,8 @@ class DispatchLoop:
             connection = database.now()
             self._log = tables.read_log(connection, now_ms)
             self._dispatcher = self._open_dispatcher(self._log, tables.timers(connection))
-            self._log.doubted_ms = database.file.lost_at_ms
+            lost = database.file.lost
+            self._log.doubted_ms, self._log.forgotten_ms = lost.at_ms, lost.at_start_ms
             if self._dispatcher.flaps is not None:
                 self._dispatcher.flaps.restore(flap_rows.read_courses(connection))
             limiter = self._dispatcher.limiter

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine.alerts.fingerprint import fingerprint
 from engine.alerts.machine import ALERT_NAME
-from notifiers.dispatch.deduplication import decide
+from notifiers.dispatch.deduplication import decide, remembered_for_ms
 from notifiers.dispatch.group import is_firing
 from notifiers.dispatch.message import message_of
 from notifiers.notification import fired_at_ms
@@ -75,7 +75,9 @@ class Speaker:
             message = named(
                 message_of(group, to, news, alerts, entry), self.log, self.muting.inhibitor
             )
-            if _is_doubtful(self.log, entry, news, alerts):
+            told = [alerts[key] for key in news.firing]
+            remembered_ms = remembered_for_ms(group.route.repeat_interval_ms)
+            if _is_doubtful(self.log, entry, told, remembered_ms):
                 message = replace(message, may_repeat=True)
             if to.limit is not None:
                 message = self.limiter.sent(to.key, to.limit, message, now_ms)
@@ -119,12 +121,19 @@ def named(message: Message, log: NotificationLog, inhibitor: Inhibitor) -> Messa
 
 
 def _is_doubtful(
-    log: NotificationLog, entry: LogEntry | None, news: News, alerts: Mapping[str, Alert]
+    log: NotificationLog, entry: LogEntry | None, firing: Sequence[Alert], remembered_ms: int
 ) -> bool:
-    """Whether some of the news was told, maybe, before the log lost what was told."""
+    """Whether some of what fires was told, maybe, before the log lost what was told.
+
+    Where the alerts' own state is lost with it they begin anew, and what they were before shows in
+    nothing. Then all is doubtful that begins while an entry that was lost would have been known.
+    """
     if entry is not None and entry.sent_ms > log.doubted_ms:
         return False
-    return any(fired_at_ms(alerts[key]) <= log.doubted_ms for key in news.firing)
+    known_until_ms = log.forgotten_ms + remembered_ms if log.forgotten_ms else 0
+    return any(
+        fired_at_ms(one) <= log.doubted_ms or one.active_at_ms <= known_until_ms for one in firing
+    )
 
 
 def _are_seen(alerts: Mapping[str, Alert], seen: Acknowledged) -> bool:
