@@ -122,12 +122,16 @@ def not_told(entry: LogEntry, unheard: AbstractSet[str], now_ms: int) -> LogEntr
 
 
 def told_again(entry: LogEntry | None, message: Told, now_ms: int) -> LogEntry:
-    """The entry when a message that was given up is sent again: what it says is told."""
+    """The entry when a message that was given up is sent again: what it says is told.
+
+    It says nothing of what other messages said that were given up: that is news, and at once, as
+    somebody takes the receiver to be mended.
+    """
     before = entry or LogEntry(0, now_ms + RETENTION_MS)
     return replace(
         before,
         sent_ms=now_ms,
-        firing=before.firing | message.firing,
+        firing=(before.firing & before.told) | message.firing,
         told=before.told | message.firing,
         group_labels=message.group_labels,
         receiver=message.receiver,

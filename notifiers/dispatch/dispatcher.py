@@ -237,6 +237,7 @@ class Dispatcher:
             if group is None:
                 heard = self._is_owed(key, route, identity) or self.limiter.holds(key)
                 if not is_firing(alert) and not heard:
+                    self._end(key, route, identity)
                     continue  # nobody here heard that it fired, or would have without a limit
                 group = self._groups[own] = self._begin(own, key, route, labels, now_ms)
             before = group.timer
@@ -252,7 +253,13 @@ class Dispatcher:
         self._log.hand_over(old, new)
         self._held.pop(old, None)
         for group in self._groups.values():
-            group.alerts.pop(old, None)
+            if group.alerts.pop(old, None) is not None:
+                self._end(group.key, group.route, old)
+
+    def _end(self, key: str, route: Route, identity: str) -> None:
+        """An alert is in a group no more; to whom its firing was refused, the next one is news."""
+        for to in self._addressees.get(route.receiver, ()):
+            self._log.end(key, to.key, {identity})
 
     def _led(self, groups: Iterable[Group]) -> list[Key]:
         """Which group each integration hears of, of these."""

@@ -26,7 +26,8 @@ class LogEntry:
     as resolved since, in that message or before it: each is owed its resolution, also when it
     is muted now and `firing` no longer has it. From `expires_ms` on the entry counts as
     absent, except for what is owed. `group_labels` and `receiver` serve where no route leads to the
-    group any more. `refused_ms`: when the message was given up; 0: it was not.
+    group any more. `refused_ms`: when the message was given up; 0: it was not. What was refused
+    is in `firing` and not in `told`, until it ends.
     """
 
     sent_ms: int
@@ -96,6 +97,16 @@ class NotificationLog:
         for key in self.owing(identity):
             entry = self._entries[key]
             self._replace(key, replace(entry, firing=entry.firing - {identity}))
+
+    def end(self, group_key: str, integration: str, over: AbstractSet[str]) -> None:
+        """What has ended and was told to nobody, as it was refused: its next firing is news."""
+        entry = self.entry(group_key, integration)
+        # Without a refusal these are ends that an integration did not ask for; it hears of their
+        # next firing with other news only, as from Alertmanager.
+        if entry is None or not entry.refused_ms:
+            return
+        if unheard := (entry.firing - entry.told) & over:
+            self.write(group_key, integration, replace(entry, firing=entry.firing - unheard))
 
     def forget(self, group_key: str, now_ms: int) -> None:
         """The group is gone: its entries that owe nothing and have expired may go too."""

@@ -64,7 +64,10 @@ class Speaker:
         """The messages of a group; one that has to wait has it all to say at a later tick."""
         alerts = self.muting.heard(group.alerts, group.route, now_ms)
         moment = _Moment(group, alerts, _are_seen(alerts, seen), now_ms)
+        # Muted ones, too: they leave the group without a word if nobody is owed their end.
+        over = {key for key, alert in group.alerts.items() if not is_firing(alert)}
         for to in self.addressees.get(group.route.receiver, ()):
+            self.log.end(group.key, to.key, over)
             entry = self.log.entry(group.key, to.key)
             news = moment.news(to, entry)
             if self._has_to_wait(moment, to, news) or news is None:

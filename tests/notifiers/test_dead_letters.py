@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sqlite3
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -112,6 +113,25 @@ def test_what_has_ended_since_it_says_has_ended(
     # Nobody knows any more when it ended.
     (entry,) = after.entries("delivered")
     assert entry.alerts[0].resolved_at_ms == 1_700_000_900_000
+
+
+def test_what_ended_while_it_was_refused_is_news_when_it_fires_again(
+    hook: Any, make_agent: Any, config: Any, support: Any
+) -> None:
+    hook.replies = [support.status(400)]
+    agent, alert = make_agent(config), support.firing("Down")
+    agent.fire(alert)
+    agent.settle("failed", 1)
+    agent.fire(support.resolved(alert))
+    connection = sqlite3.connect(agent.path, isolation_level=None)
+    while connection.execute("SELECT count(*) FROM notify_alert").fetchone() != (0,):
+        pass
+    connection.close()
+    resend(agent)
+    agent.settle("delivered", 1)
+    agent.fire(replace(alert, fired_at_ms=alert.fired_at_ms + 300_000))
+    agent.settle("delivered", 2)
+    assert [status for _, status, _ in heard(hook)] == ["firing", "resolved", "firing"]
 
 
 def test_only_what_can_be_sent_is_and_the_reason_is_given(make_dead: Any, support: Any) -> None:
