@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from engine.config.secrets import holds, shown
+from engine.config.secrets import holds, shown, stands_alone
 from rules.document import Mapping, Scalar, Sequence
 from rules.fields import did_you_mean, nearest
 from rules.source import Span
@@ -88,9 +88,13 @@ def _report(
 ) -> None:
     node, key, owner, path = _walk(detail["loc"], root, model)
     kind = detail["type"]
-    last = shown(str(detail["loc"][-1])) if detail["loc"] else ""
     where = f"'{path}'" if path else what
-    if kind == "extra_forbidden":
+    name = str(detail["loc"][-1]) if detail["loc"] else ""
+    last = shown(name)
+    if kind == "extra_forbidden" and key and stands_alone(name, key, report.source):
+        hint = "put quotes around a value that holds a comma"
+        report.add(key, f"{what}: expected 'name: value'", hint, "config")
+    elif kind == "extra_forbidden":
         known = sorted(_names(owner))
         span = node.span if key is None else key
         report.add(span, f"{what} has no field '{path}'", did_you_mean(last, known), "config")

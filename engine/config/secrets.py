@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from rules.document import Node
     from rules.fields import Report
-    from rules.source import Span
+    from rules.source import Source, Span
 
 _ENVIRONMENT = "env:"
 _FILE = "_file"
@@ -45,6 +45,15 @@ def shown(name: str) -> str:
     """A field's name as messages may show it: only what a name can consist of."""
     found = _NAME.match(name)
     return found.group() if found else ""
+
+
+def stands_alone(name: str, key: Span, source: Source) -> bool:
+    """Whether no colon follows a key: `{url: a,b}` has the key `b`, which is half a value.
+
+    A key that does not stand in the text was put there by a translation, and is whole.
+    """
+    written = source.text[key.start : key.end].strip("'\"")
+    return written == name and not re.compile(r"['\"]?\s*:").match(source.text, key.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +80,8 @@ class SecretReader:
         settings: dict[str, Any] = {}
         for entry in node.entries:
             name = entry.key.value
-            if shown(name) != name:
-                # A broken line can make a secret part of a key.
+            if shown(name) != name or stands_alone(name, entry.key.span, self.report.source):
+                # A broken line, or a comma, can make a secret a key or a part of one.
                 self.exposed.append(entry.key.span)
             target = name.removesuffix(_FILE)
             if name in secret:

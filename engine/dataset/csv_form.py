@@ -41,11 +41,15 @@ if TYPE_CHECKING:
 # The csv reader of Python 3.10 refuses NUL, which a label value may hold. No text that was UTF-8
 # has this lone surrogate.
 NUL, STAND_IN = "\0", "\udc00"
+# Python's reader takes 131,072 unless told otherwise. A label may hold a whole log line, but a
+# quote that is not closed should not take the rest of the file into memory.
+LONGEST_FIELD = 16 * 1024 * 1024
 READS_NUL = sys.version_info >= (3, 11)
 
 
 def read_csv(path: str) -> MemoryDataset:
     """Read a file. Raises DataError with `file:line`."""
+    csv.field_size_limit(LONGEST_FIELD)
     return _Reader(path).read()
 
 
@@ -117,6 +121,9 @@ class _Reader:
             if what == "unexpected end of data":
                 what = "a quoted field is not closed before the end of the file"
                 hint = "was the file cut short?"
+            elif what.startswith("field larger than field limit"):
+                what = f"a field has more than {LONGEST_FIELD:,} characters"
+                hint = "is a quote not closed? No longer field is read"
             line = getattr(reader, "line_num", 0)
             raise DataError(f"{self.path}:{line}", what, hint) from None
         return rows if READS_NUL else [[f.replace(STAND_IN, NUL) for f in row] for row in rows]

@@ -95,6 +95,23 @@ def test_the_last_sound_one_before_a_time_is_taken(tmp_path: Path) -> None:
     assert loaded(301 * STEP_MS) == 100 * STEP_MS
 
 
+@pytest.mark.parametrize(
+    ("earlier", "said"),
+    [(True, "an earlier one is taken"), (False, "there is no earlier one to go on from")],
+)
+def test_a_damaged_one_is_told_once_and_with_what_is_done_instead(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, earlier: bool, said: str
+) -> None:
+    (tmp_path / "old").write_bytes(encode({"x": folded(100 * STEP_MS)}))
+    (tmp_path / "new").write_bytes(b"torn")
+    times = [(100 * STEP_MS, str(tmp_path / "old")), (200 * STEP_MS, str(tmp_path / "new"))]
+    saved = SavedFolds(lambda: times if earlier else times[1:])
+    for _ in range(3):
+        assert (saved.load("x", 300 * STEP_MS, SETTINGS) is not None) is earlier
+    (record,) = caplog.records
+    assert record.getMessage() == f"{tmp_path}/new: is no snapshot of baselines; {said}"
+
+
 def test_an_element_with_labels_of_any_text_comes_back() -> None:
     labels = element(0)[0].merged({"path": 'a"b\\c\nd, ü', "zone": "0"})
     fold = Fold(SETTINGS)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from engine.dataset import open_data
+from engine.dataset import csv_form, open_data
 from engine.labels import Labels
 from engine.series import stale_mask
 from rules.errors import StallwatchError
@@ -137,3 +137,25 @@ def test_a_broken_file_gives_one_located_error(
     shown = str(caught.value).replace(f"{tmp_path}/", "")
     assert shown.startswith(message)
     assert hint in shown.partition("\n    hint: ")[2]
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_field_may_be_longer_than_pythons_reader_takes_by_itself(
+    tmp_path: Path, quote: str
+) -> None:
+    text = "x" * 200_000
+    data = open_data(written(tmp_path, f"timestamp,value,a\n1,1,{quote}{text}{quote}\n"))
+    (series,) = data.select((), 0, 10)
+    assert series.labels.get("a") == text
+
+
+def test_a_field_that_is_too_long_is_told_with_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_form, "LONGEST_FIELD", 1_000)
+    path = written(tmp_path, 'timestamp,value,a\n1,1,"' + "x" * 1_001 + '"\n')
+    with pytest.raises(StallwatchError) as caught:
+        open_data(path)
+    shown = str(caught.value).replace(f"{tmp_path}/", "")
+    assert shown.startswith("data.csv:2: a field has more than 1,000 characters\n")
+    assert "is a quote not closed?" in shown
