@@ -237,7 +237,8 @@ class GroupReader:
         for failure in failures(tree):
             message = f"{failure.message}: every evaluation will fail"
             span = place(offsets, failure.span)
-            self.report.add(span, message, failure.hint, "futile", severity=futile)
+            severity = "error" if failure.ours else futile
+            self.report.add(span, message, failure.hint, "futile", severity=severity)
         return tree
 
     def _check_template(self, scalar: Scalar) -> None:

@@ -22,6 +22,14 @@ class EvaluationError(StallwatchError):
         self.span = span
 
 
+class InvalidParameter(EvaluationError):  # noqa: N818 - says what is wrong
+    """A scalar that a function of a window cannot take: the `number`th of its scalars, from 0."""
+
+    def __init__(self, message: str, number: int = 0) -> None:
+        super().__init__(message)
+        self.number = number
+
+
 class NeedsNativeHistograms(EvaluationError):  # noqa: N818 - says what is missing
     """A native histogram would decide the result, and only floats are computed with."""
 

@@ -16,6 +16,7 @@ from engine.promql.finite import scores
 from engine.promql.functions.zscores import MAD_OF_NORMAL
 from engine.promql.grouping import Groups
 from engine.promql.natives import for_aggregator
+from rules.promql.parameters import LEAST_GROUP
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from rules.promql.ast import Aggregate
 
 # Of two, nobody knows which one is the odd one out.
-LEAST_GROUP = 3
 # Peers that differ by this share of their median are alike, however narrow their spread.
 ALIKE = 0.05
 # Cells of [group, series, step] at once: 4 MiB of each of a dozen arrays.
@@ -179,6 +179,12 @@ def _least(context: Context, node: Aggregate) -> Float64Array:
         return np.full(context.steps, float(LEAST_GROUP))
     least = context.scalar(node.param)
     bad = least[~(least >= LEAST_GROUP)]
+    broken = least[~np.isfinite(least) | (least != np.floor(least))]
+    if broken.size and not bad.size:
+        raise EvaluationError(
+            f"{node.op} needs groups of a whole number of elements, not of {broken[0]:g}",
+            node.param.span,
+        )
     if bad.size:
         raise EvaluationError(
             f"{node.op} needs groups of {LEAST_GROUP} elements at least, not of {bad[0]:g}: of two "

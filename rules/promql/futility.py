@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rules.promql.ast import Call, MatrixSelector
 from rules.promql.duration_expressions import DurationExpressionError, durations, value_ms
 from rules.promql.functions import ANCHORED_FUNCTIONS, SMOOTHED_FUNCTIONS
+from rules.promql.parameters import refused
 from rules.promql.walk import walk
 
 if TYPE_CHECKING:
@@ -17,16 +18,22 @@ if TYPE_CHECKING:
 
 
 class Failure(NamedTuple):
-    """Why every evaluation fails."""
+    """Why every evaluation fails. `ours`: Prometheus would not load it either."""
 
     span: Span
     message: str
     hint: str
+    ours: bool = False
 
 
 def failures(expr: Expr) -> Iterator[Failure]:
-    """Durations without a value in an instant query, and modifiers that a function refuses."""
+    """Durations without a value in an instant query, and what a function refuses.
+
+    Of modifiers, and of parameters of our own statistics.
+    """
     for node in walk(expr):
+        for span, message, hint in refused(node):
+            yield Failure(span, message, hint, ours=True)
         if isinstance(node, Call):
             yield from _refused_modifiers(node)
             continue

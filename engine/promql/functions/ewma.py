@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.promql.errors import EvaluationError
+from engine.promql.errors import InvalidParameter
 from engine.promql.finite import Few, by_window, in_order, scores
 from rules.slotted import replace
 
@@ -66,7 +66,7 @@ def _halflife(block: Block) -> Float64Array:
     (halflife,) = block.params
     bad = halflife[~(halflife > 0)]
     if bad.size:
-        raise EvaluationError(f"invalid half-life. Expected: more than 0 seconds, got: {bad[0]:g}")
+        raise InvalidParameter(f"invalid half-life. Expected: more than 0 seconds, got: {bad[0]:g}")
     return halflife
 
 

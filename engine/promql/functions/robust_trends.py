@@ -8,6 +8,7 @@ import numpy as np
 
 from engine.promql.errors import EvaluationError
 from engine.promql.finite import Few, by_window, middle_of_sorted, usable
+from rules.promql.parameters import MOST_SAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from engine.promql.windows import Block, Folded
     from engine.series import Float64Array
 
-# Pairs of samples are looked at, half a million of them in the largest window.
-MOST_SAMPLES = 1000
 # Pairs at once: 16 MiB.
 PAIRS = 2**21
 

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.promql.errors import EvaluationError
+from engine.promql.errors import InvalidParameter
 from engine.promql.finite import scores, usable
+from rules.promql.parameters import LEAST_SEASONS
 
 if TYPE_CHECKING:
     from engine.promql.bounds import IndexArray
     from engine.promql.windows import Block, Folded
     from engine.series import BoolArray, Float64Array, Int64Array
 
-# Fewer seasons say nothing about how much they differ.
-LEAST_SEASONS = 3
+# Times are whole milliseconds.
+SHORTEST = 0.001
 # A sample stands for its season if it is this share of a period or less beside its time.
 BESIDE = 1 / 20
 
@@ -41,9 +42,9 @@ def seasonal_zscore(block: Block) -> Folded:
     """
     (period,) = block.params
     longest = block.range_ms / 1000 / LEAST_SEASONS
-    bad = period[~((period > 0) & (period <= longest))]
+    bad = period[~((period >= SHORTEST) & (period <= longest))]
     if bad.size:
-        raise EvaluationError(
+        raise InvalidParameter(
             f"invalid period. Expected: more than 0 and at most a third of the window, {longest:g} "
             f"seconds, got: {bad[0]:g}"
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from engine.labels import METRIC_NAME
 from engine.promql import selection, started, subquery
-from engine.promql.errors import EvaluationError
+from engine.promql.errors import EvaluationError, InvalidParameter
 from engine.promql.frame import Frame
 from engine.promql.functions.extended import over_extended
 from engine.promql.functions.native_windows import settle
@@ -64,7 +64,12 @@ def over_windows(
                 check(context, call, frame, scalars)
             return context.drop_names(frame, call.span)
         windows = windows_of(context, call.args[matrix])
-        values, present = fold(windows, kernel, scalars)
+        try:
+            values, present = fold(windows, kernel, scalars)
+        except InvalidParameter as error:
+            raise EvaluationError(str(error), call.args[params[error.number]].span) from None
+        except EvaluationError as error:
+            raise EvaluationError(str(error), error.span or call.args[matrix].span) from None
         frame = Frame(windows.labels, values, present, windows.drops)
         if windows.started and call.func in started.FUNCTIONS:
             frame = _by_start_timestamps(context, call, windows, frame)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.promql.errors import EvaluationError
+from engine.promql.errors import InvalidParameter
 from engine.promql.lines import lines_at, slopes
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def predict_linear(block: Block) -> Folded:
 def double_exponential_smoothing(block: Block) -> Folded:
     """Holt's linear method; params: smoothing factor, trend factor, both within (0, 1)."""
     smoothing, trend = block.params
-    require_factors(smoothing, trend)
+    require_factors(smoothing, trend, allows_nan=True)
     before = np.zeros(block.shape)
     level = block.oldest()
     slope = block.at(block.lo + 1) - level
@@ -42,13 +42,14 @@ def double_exponential_smoothing(block: Block) -> Folded:
     return level, block.several
 
 
-def require_factors(smoothing: Float64Array, trend: Float64Array) -> None:
-    """Raise EvaluationError unless both are within (0, 1); NaN passes, as in Prometheus."""
-    _require_factor("smoothing factor", "sf", smoothing)
-    _require_factor("trend factor", "tf", trend)
-
-
-def _require_factor(name: str, short: str, factor: Float64Array) -> None:
-    bad = factor[~((factor > 0) & (factor < 1)) & ~np.isnan(factor)]
-    if bad.size:
-        raise EvaluationError(f"invalid {name}. Expected: 0 < {short} < 1, got: {bad[0]:f}")
+def require_factors(
+    smoothing: Float64Array, trend: Float64Array, *, allows_nan: bool = False
+) -> None:
+    """Raise InvalidParameter unless both are within (0, 1); Prometheus lets NaN pass."""
+    for number, (name, factor) in enumerate((("smoothing", smoothing), ("trend", trend))):
+        good = (factor > 0) & (factor < 1)
+        if allows_nan:
+            good |= np.isnan(factor)
+        if not good.all():
+            message = f"invalid {name} factor. Expected: 0 < {name[0]}f < 1, got: "
+            raise InvalidParameter(f"{message}{factor[~good][0]:f}", number)

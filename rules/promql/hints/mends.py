@@ -44,6 +44,19 @@ _USAGE: Final = {
     "clamp_max": ("x", "100"),
     "histogram_fraction": ("0", "0.2", "x"),
     "vector": ("1",),
+    "seasonal_zscore": ("x[8d]", "86400"),
+    "ewma_over_time": ("x[1h]", "300"),
+    "ewma_zscore": ("x[1h]", "300"),
+    "holt_band_over_time": ("x[1h]", "0.3", "0.1"),
+    "holt_forecast_over_time": ("x[1h]", "0.3", "0.1"),
+    "holt_trend_over_time": ("x[1h]", "0.3", "0.1"),
+    "distribution_shift": ("x[1h]", "x[1h] offset 1d"),
+    "distribution_shift_pvalue": ("x[1h]", "x[1h] offset 1d"),
+}
+_UNITS: Final = {
+    "seasonal_zscore": "the period is in seconds",
+    "ewma_over_time": "the half-life is in seconds",
+    "ewma_zscore": "the half-life is in seconds",
 }
 _COUNTS: Final = ("no arguments", "1 argument")
 
@@ -92,7 +105,8 @@ def arguments(signature: Signature, node: Call, kinds: Sequence[ValueType], text
         if found in given:
             given.remove(found)
         filled.append(found[0])
-    return f"write {name}({', '.join(filled)})"
+    unit = f": {_UNITS[name]}" if name in _UNITS else ""
+    return f"write {name}({', '.join(filled)}){unit}"
 
 
 def examples(signature: Signature) -> Sequence[str]:
@@ -141,7 +155,8 @@ def _range(func: str, arg: Expr, others: list[str], index: int, text: str) -> st
         others[index] = _with_range(inner, text)
         return f"add a range: {func}({', '.join(others)})"
     if isinstance(inner, NumberLiteral | StringLiteral):
-        return f"give a selector with a range, as in {func}(x[5m])"
+        others[index] = examples(FUNCTIONS[func])[index]
+        return f"give a selector with a range, as in {func}({', '.join(others)})"
     others[index] = f"{_wrapped(arg, text)}[5m:]"
     hint = f"use a subquery: {func}({', '.join(others)})"
     if isinstance(inner, Aggregate) and isinstance(inner.expr, VectorSelector) and func in _RATES:

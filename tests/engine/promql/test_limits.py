@@ -32,7 +32,13 @@ REFUSED = [
     ("1 </ 2", 'operator "</" not allowed for scalar operations', "</"),
     ("count_over_time(w[step()])", "the duration must be greater than 0", "step()"),
     ("w offset (1m / step())", "division by zero in a duration", "/"),
-    ("double_exponential_smoothing(w[1m], 2, 0.5)", "invalid smoothing factor", None),
+    ("seasonal_zscore(w[1m], 20 + 1)", "at most a third of the window", "20 + 1"),
+    ("seasonal_zscore(w[1m], 0.0001)", "invalid period", "0.0001"),
+    ("ewma_over_time(w[1m], scalar(w{r='c'}))", "invalid half-life", "scalar(w{r='c'})"),
+    ("holt_band_over_time(w[1m], 0.5, NaN)", "invalid trend factor", "NaN"),
+    ("straggler_score(3.5, w)", "groups of a whole number of elements, not of 3.5", "3.5"),
+    ("straggler_score(Inf, w)", "groups of a whole number of elements, not of inf", "Inf"),
+    ("double_exponential_smoothing(w[1m], 2, 0.5)", "invalid smoothing factor", "2"),
 ]
 
 
