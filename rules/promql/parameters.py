@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 # The fewest elements that are a group of peers, the fewest seasons, and the most samples in pairs.
 LEAST_GROUP: Final = 3
 LEAST_SEASONS: Final = 3
+# More seasons than these are a slip, and each costs as much memory as the result.
+MOST_SEASONS: Final = 1000
 MOST_SAMPLES: Final = 1000
 
 _SOME_AGGREGATES: Final = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
@@ -83,12 +85,12 @@ def _period(matrix: Expr, param: Expr) -> Iterator[Refused]:
     if period is None or length is None:
         return
     longest = length / LEAST_SEASONS
-    # Times are whole milliseconds.
-    if 0.001 <= period <= longest:
+    shortest = max(0.001, length / MOST_SEASONS)
+    if shortest <= period <= longest:
         return
     message = (
-        f"invalid period. Expected: more than 0 and at most a third of the window, {longest:g} "
-        f"seconds, got: {period:g}"
+        f"invalid period. Expected: at least a thousandth and at most a third of the window, "
+        f"{shortest:g} to {longest:g} seconds, got: {period:g}"
     )
     if period > longest and math.isfinite(period):
         hint = f"make the window longer, more than {LEAST_SEASONS * period:g}s, or the period less"

@@ -8,15 +8,13 @@ import numpy as np
 
 from engine.promql.errors import InvalidParameter
 from engine.promql.finite import scores, usable
-from rules.promql.parameters import LEAST_SEASONS
+from rules.promql.parameters import LEAST_SEASONS, MOST_SEASONS
 
 if TYPE_CHECKING:
     from engine.promql.bounds import IndexArray
     from engine.promql.windows import Block, Folded
     from engine.series import BoolArray, Float64Array, Int64Array
 
-# Times are whole milliseconds.
-SHORTEST = 0.001
 # A sample stands for its season if it is this share of a period or less beside its time.
 BESIDE = 1 / 20
 
@@ -38,15 +36,18 @@ def seasonal_zscore(block: Block) -> Folded:
     **Cost.** One search for each season, whatever the samples in it.
 
     **Absent.** Where fewer than three seasons have their sample, or one of the window's samples is
-    NaN or infinite. A period that is not positive, or more than a third of the window, is an error.
+    NaN or infinite. A period of less than a thousandth of the window, or of more than a third, is
+    an error.
     """
     (period,) = block.params
     longest = block.range_ms / 1000 / LEAST_SEASONS
-    bad = period[~((period >= SHORTEST) & (period <= longest))]
+    # Times are whole milliseconds.
+    shortest = max(0.001, block.range_ms / 1000 / MOST_SEASONS)
+    bad = period[~((period >= shortest) & (period <= longest))]
     if bad.size:
         raise InvalidParameter(
-            f"invalid period. Expected: more than 0 and at most a third of the window, {longest:g} "
-            f"seconds, got: {bad[0]:g}"
+            f"invalid period. Expected: at least a thousandth and at most a third of the window, "
+            f"{shortest:g} to {longest:g} seconds, got: {bad[0]:g}"
         )
     found, present = _earlier(block, period)
     number = np.maximum(present.sum(axis=0), 2)

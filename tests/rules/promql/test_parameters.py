@@ -13,12 +13,13 @@ from rules.source import ProblemsError, Source
 
 BEFORE = "groups:\n- name: a\n  rules:\n  - record: b\n    expr: "
 REFUSED = {
-    "seasonal_zscore(x[8d], 0)": ("0", "more than 0 and at most a third of the window"),
+    "seasonal_zscore(x[8d], 0)": ("0", "at least a thousandth and at most a third of the window"),
+    "seasonal_zscore(x[8d], 0.9)": ("0.9", "691.2 to 230400 seconds, got: 0.9"),
     "seasonal_zscore(x[8d], NaN)": ("NaN", "got: nan"),
     "seasonal_zscore(x[8d], -(1 + 1))": ("-(1 + 1)", "got: -2"),
     "seasonal_zscore(x[8d], 9d)": ("9d", "got: 777600"),
-    "seasonal_zscore(x[1h], 1h)": ("1h", "a third of the window, 1200 seconds"),
-    "seasonal_zscore(x[1h:1m], 1h)": ("1h", "a third of the window, 1200 seconds"),
+    "seasonal_zscore(x[1h], 1h)": ("1h", "a third of the window, 3.6 to 1200 seconds"),
+    "seasonal_zscore(x[1h:1m], 1h)": ("1h", "a third of the window, 3.6 to 1200 seconds"),
     "seasonal_zscore(x[30m * 2], 0 / 0)": ("0 / 0", "got: nan"),
     "straggler_score by (a) (1, v)": ("1", "groups of 3 elements at least, not of 1"),
     "straggler_cost(NaN, v)": ("NaN", "not of nan"),
