@@ -15,7 +15,7 @@ from rules.slotted import dataclass
 from rules.source import Problem, ProblemsError, Source, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rules.document import Document, Node
     from rules.model import Group
@@ -90,8 +90,12 @@ def load_document(
     return Loaded(file, report.ordered())
 
 
-def load_paths(paths: Iterable[str | Path], names: Names = "utf8") -> tuple[RuleFile, ...]:
-    """Load every file that `paths` name: files, directories, globs.
+def load_paths(
+    paths: Iterable[str | Path],
+    names: Names = "utf8",
+    warn: Callable[[Problem], object] = lambda _: None,
+) -> tuple[RuleFile, ...]:
+    """Load every file that `paths` name: files, directories, globs. `warn` is told of warnings.
 
     Raises ProblemsError with the errors of all files together, UnreadableError for a path that
     names nothing.
@@ -100,6 +104,8 @@ def load_paths(paths: Iterable[str | Path], names: Names = "utf8") -> tuple[Rule
     errors = [p for one in loaded for p in one.problems if p.severity == "error"]
     if errors:
         raise ProblemsError(errors)
+    for problem in (problem for one in loaded for problem in one.problems):
+        warn(problem)
     return tuple(one.file for one in loaded if one.file is not None)
 
 

@@ -15,8 +15,9 @@ from rules.errors import StallwatchError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from engine.cli.fingerprint import Fingerprint
     from engine.config.model import Config
     from engine.pipeline.agent import Agent
     from engine.readings import ProbeStatus
@@ -41,7 +42,8 @@ class RunCommand:
         parser.add_argument("--state", metavar="DIR", help="folder for state and recordings")
 
     def run(self, args: argparse.Namespace) -> int:
-        """Run until SIGINT or SIGTERM; SIGHUP loads the rules again."""
+        """Run until SIGINT or SIGTERM; SIGHUP loads the rules again, and only them."""
+        from engine.cli.fingerprint import Fingerprint
         from engine.config.loader import load_config
         from engine.http.server import serve
         from engine.pipeline.agent import Agent
@@ -53,6 +55,7 @@ class RunCommand:
         )
         _allow_open_files()
         config = _configured(load_config(args.config), args)
+        started = Fingerprint.of(args.config, config)
         files = load_rules(config, args.rules)
         signals = _listen_to_signals()
         agent = Agent(config, files, load_probes(), load_delivery())
@@ -64,7 +67,7 @@ class RunCommand:
         try:
             agent.start()
             print(report(agent, server.url), flush=True)
-            _serve_signals(agent, args.rules, signals)
+            _serve_signals(signals, agent, lambda: _reload(agent, args.rules, args.config, started))
         finally:
             server.stop()
             agent.stop()
@@ -91,7 +94,7 @@ def _listen_to_signals() -> queue.SimpleQueue[int]:
 
 
 def _serve_signals(
-    agent: Agent, paths: Sequence[str] | None, signals: queue.SimpleQueue[int]
+    signals: queue.SimpleQueue[int], agent: Agent, reload: Callable[[], object]
 ) -> None:
     """Return on SIGINT or SIGTERM; any number of SIGHUPs that wait are one reload.
 
@@ -108,7 +111,7 @@ def _serve_signals(
         if agent.fault:
             raise StallwatchError(f"stallwatch: {agent.fault}")
         if received:
-            _reload(agent, paths)
+            reload()
 
 
 def load_rules(config: Config, paths: Sequence[str] | None) -> tuple[RuleFile, ...]:
@@ -119,7 +122,10 @@ def load_rules(config: Config, paths: Sequence[str] | None) -> tuple[RuleFile, .
     from rules.loader import load_paths
     from rules.packs import shipped
 
-    return load_paths(paths or config.rule_files or shipped())
+    return load_paths(
+        paths or config.rule_files or shipped(),
+        warn=lambda problem: LOG.warning("%s", problem.render()),
+    )
 
 
 def report(agent: Agent, url: str) -> str:
@@ -170,8 +176,11 @@ def _configured(config: Config, args: argparse.Namespace) -> Config:
         ) from error
 
 
-def _reload(agent: Agent, paths: Sequence[str] | None) -> None:
+def _reload(
+    agent: Agent, paths: Sequence[str] | None, named: str | None, started: Fingerprint
+) -> None:
     """Load the rules again; with rules that do not load, the present ones go on."""
+    _tell_changes(agent.config, named, started)
     try:
         files = load_rules(agent.config, paths)
     except StallwatchError as error:
@@ -179,3 +188,22 @@ def _reload(agent: Agent, paths: Sequence[str] | None) -> None:
         return
     agent.reload(files)
     LOG.info("rules loaded again: %d files", len(files))
+
+
+def _tell_changes(config: Config, named: str | None, started: Fingerprint) -> None:
+    """Say which files of the configuration changed: whoever signals may expect them to count."""
+    from engine.cli.fingerprint import Fingerprint
+    from engine.config.loader import load_config
+
+    try:
+        changed = started.changed(Fingerprint.of(named, config))
+        if not changed:
+            return
+        LOG.warning(
+            "the configuration changed since the start, and needs a restart to count (SIGHUP loads "
+            "rules only): %s",
+            ", ".join(changed),
+        )
+        load_config(named)
+    except StallwatchError as error:
+        LOG.error("with the configuration as it is now no agent would start:\n%s", error)  # noqa: TRY400 - likewise

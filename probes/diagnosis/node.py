@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import http.client
+import json
 import os
 import socket
 from typing import TYPE_CHECKING
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 # An hour's recording of a quiet node; with less there is no point in beginning.
 _LEAST_BYTES = 1 << 20
+_ANSWER_SECONDS = 2.0
+_MOST_BYTES = 1 << 16
 
 
 def findings(config: Config) -> Iterator[Finding]:
@@ -80,8 +84,27 @@ def _port(listen: str) -> Finding:
             trial.bind((host, port))
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
+        if taken and _is_agent(host, port):
+            said = f"{listen}: a stallwatch agent runs here already"
+            return Finding("port", "ok", said)
         mend = "another agent runs already?" if taken else "an address of this machine is needed"
         return Finding(
             "port", "no", f"{listen}: {error.strerror}", f"{mend} (--listen HOST:PORT changes it)"
         )
     return Finding("port", "ok", f"{listen} is free")
+
+
+def _is_agent(host: str, port: int) -> bool:
+    """Whether who listens there answers as our own agent does."""
+    # Who listens on every address answers on loopback.
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - compared, not bound
+    asked = http.client.HTTPConnection(name, port, timeout=_ANSWER_SECONDS)
+    try:
+        asked.request("GET", "/api/v1/status/buildinfo")
+        answer = json.loads(asked.getresponse().read(_MOST_BYTES))
+        return bool(answer["data"]["application"] == "stallwatch")
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError):
+        # Whatever else it is, it is not ours.
+        return False
+    finally:
+        asked.close()

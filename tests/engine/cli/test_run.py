@@ -26,7 +26,7 @@ class Running:
         self.rules = folder / "rules.yaml"
         self.rules.write_text(RULES)
         self._printed = folder / "printed"
-        config = folder / "stallwatch.yaml"
+        self.config = config = folder / "stallwatch.yaml"
         settings = {
             "listen": "127.0.0.1:0",
             "state_dir": str(folder / "state"),
@@ -82,6 +82,29 @@ def test_sighup_with_broken_rules_keeps_the_present_ones(running: Running) -> No
     running.rules.write_text("groups: [")
     running.process.send_signal(signal.SIGHUP)
     running.wait_for("the present ones go on")
+    assert running.stop() == 0
+
+
+def test_sighup_says_that_a_changed_configuration_needs_a_restart(running: Running) -> None:
+    running.process.send_signal(signal.SIGHUP)
+    running.wait_for("rules loaded again")
+    assert "the configuration changed" not in running.printed
+    running.config.write_text(running.config.read_text() + "# said otherwise\n")
+    running.process.send_signal(signal.SIGHUP)
+    running.wait_for("needs a restart")
+    assert f"rules only): {running.config}\n" in running.printed
+    running.config.write_text("listen: [")
+    running.process.send_signal(signal.SIGHUP)
+    running.wait_for("with the configuration as it is now no agent would start:")
+    running.wait_for("stallwatch.yaml:1:9: not YAML")
+    assert running.stop() == 0
+
+
+def test_sighup_warns_of_an_empty_rule_file_as_check_does(running: Running) -> None:
+    running.rules.write_text("")
+    running.process.send_signal(signal.SIGHUP)
+    running.wait_for("rules loaded again: 1 files")
+    assert f"WARNING {running.rules}:1:1: warning: the file is empty" in running.printed
     assert running.stop() == 0
 
 

@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
+
+import pytest
 
 from engine.config.model import Config
 from probes.diagnosis import node
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def _states(config: Config) -> dict[str, tuple[str, str]]:
@@ -23,6 +25,43 @@ def test_a_port_in_use_is_a_no_with_its_address() -> None:
         state, detail = _states(Config(listen=listen))["port"]
     assert state == "no"
     assert listen in detail
+
+
+class _Answering(BaseHTTPRequestHandler):
+    body = b""
+
+    def do_GET(self) -> None:
+        assert self.path == "/api/v1/status/buildinfo"
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("body", "state", "said"),
+    [
+        (b'{"data": {"application": "stallwatch"}}', "ok", "a stallwatch agent runs here already"),
+        (b'{"data": {"version": "3.1.0"}}', "no", "Address already in use"),
+        (b"[1]", "no", "Address already in use"),
+        (b"<html>", "no", "Address already in use"),
+    ],
+)
+def test_our_own_agent_on_the_port_is_known_as_such(
+    body: bytes, state: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_Answering, "body", body)
+    with HTTPServer(("127.0.0.1", 0), _Answering) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            listen = f"127.0.0.1:{server.server_port}"
+            assert _states(Config(listen=listen))["port"] == (state, f"{listen}: {said}")
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_a_state_folder_that_does_not_exist_yet_is_fine_below_one_that_can_be_written(
