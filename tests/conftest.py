@@ -37,7 +37,8 @@ def _nothing_stays_in_memory(request: pytest.FixtureRequest) -> Iterator[None]:
     """A state.db whose disk refuses it to the end is left in memory, for the next start to find.
 
     After a test there is none, so what belongs to a file in its folder goes. Whichever user ran
-    the agent, the folder's name ends with what follows from the path of that file.
+    the agent, the folder's name ends with what follows from the path of that file. One that was
+    killed leaves its lock beside it.
     """
     folder = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
     yield
@@ -47,5 +48,9 @@ def _nothing_stays_in_memory(request: pytest.FixtureRequest) -> Iterator[None]:
     known = [shelter_of(one / "state.db").name for one in (folder, *folder.rglob("*"))]
     own = {name.rpartition("-")[2] for name in known}
     for one in left:
-        if one.name.rpartition("-")[2] in own:
+        if one.stem.rpartition("-")[2] not in own:
+            continue
+        if one.is_dir():
             shutil.rmtree(one)
+        else:
+            one.unlink()

@@ -36,7 +36,7 @@ from engine.recording import (
 from engine.rulegroup.options import GroupOptions, baseline_settings
 from engine.rulegroup.runner import GroupRunner, retire
 from engine.rulegroup.state import after_downtime
-from engine.state import StateDb
+from engine.state import StateDb, StateLock
 from engine.store import Store
 from engine.telemetry import OwnSample, Telemetry
 from rules.errors import StallwatchError
@@ -60,6 +60,7 @@ LOG = logging.getLogger(__name__)
 class Agent:
     """One node's agent. `start` returns when the probes have said how they stand.
 
+    Raises StateLockedError where another agent has the state folder.
     `recording`: the folder of the recording, by default one in the state folder.
     """
 
@@ -82,10 +83,12 @@ class Agent:
     # Why the agent cannot go on, with a hint, "" while it can: a stage has ended that must not.
     fault: str = ""
     _log: RecordingLog = field(init=False)
+    _lock: StateLock = field(init=False)
 
     def __post_init__(self) -> None:
         config = self.config
         now_ms = int(self.clock() * 1000)
+        self._lock = StateLock(config.state_dir / "state.db")
         self.state = StateDb.open(config.state_dir / "state.db")
         self.recorder = open_recorder(config, self.recording)
         self._log = RecordingLog(self.recorder)
@@ -171,6 +174,7 @@ class Agent:
         logging.getLogger().removeHandler(self._log)
         self.recorder.close()
         self.state.close()
+        self._lock.release()
 
     def reload(self, files: tuple[RuleFile, ...]) -> None:
         """Go on with other rules; state follows rule name and labels (docs/semantics.md, 23)."""
@@ -268,7 +272,7 @@ class Agent:
 def open_recorder(config: Config, folder: Path | None = None) -> Recorder | Unrecorded:
     """The recording of a configuration; where none can be kept, the agent runs without.
 
-    Raises FolderLockedError when another agent has it: two must not share a state folder. Raises
+    Raises FolderLockedError when another agent has it. Raises
     DataError for a folder that was asked for by name and cannot be used.
     """
     try:

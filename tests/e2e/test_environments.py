@@ -277,8 +277,8 @@ def refuse_a_second(agent: AgentProcess, tmp_path: Path) -> None:
     free = f"127.0.0.1:{free_port()}"
     said = refused("--config", str(tmp_path / "stallwatch.yaml"), "--listen", free)
     assert said == [
-        f"{agent.recording}: another agent (pid {agent.process.pid}) is recording into this folder",
-        "    hint: stop it, or record into another folder (--out, or state_dir in stallwatch.yaml)",
+        f"{agent.recording.parent}: another agent (pid {agent.process.pid}) has its state here",
+        "    hint: stop it, or start this one elsewhere (--state, state_dir in stallwatch.yaml)",
     ]
     assert agent.get("/-/ready")
 

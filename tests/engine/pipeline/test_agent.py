@@ -18,7 +18,8 @@ from engine.pipeline.replay import replay
 from engine.pipeline.view import AgentView
 from engine.promql.value import Axis, Vector
 from engine.readings import Level, ProbeOptions, ProbeStatus, Produced, Reading
-from engine.recording import FolderLockedError, open_recording
+from engine.recording import open_recording
+from engine.state import StateLockedError
 from rules.loader import load_paths
 
 if TYPE_CHECKING:
@@ -250,7 +251,19 @@ def test_two_agents_do_not_share_a_state_folder(lab: Lab) -> None:
     agent = lab.agent()
     agent.start()
     try:
-        with pytest.raises(FolderLockedError, match="another agent"):
+        with pytest.raises(StateLockedError, match=r"another agent \(pid \d+\)"):
             lab.agent()
     finally:
         agent.stop()
+
+
+def test_agents_that_run_without_a_recording_do_not_share_a_state_folder_either(lab: Lab) -> None:
+    lab.config.state_dir.mkdir(parents=True, exist_ok=True)
+    (lab.config.state_dir / "recording").write_text("in the way")
+    agent = lab.agent()
+    try:
+        with pytest.raises(StateLockedError, match="another agent"):
+            lab.agent()
+    finally:
+        agent.stop()
+    lab.agent().stop()

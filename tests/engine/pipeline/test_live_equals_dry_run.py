@@ -189,6 +189,7 @@ class Bench:
             os.close(recorder._journal._descriptor)
         recorder._lock.release()
         self.agent.state.close()
+        self.agent._lock.release()
 
     def outcome(self) -> list[Alert]:
         """Every alert that fired, as it ended or as it stands."""
