@@ -14,6 +14,7 @@ from rules.slotted import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 MAGIC = b"SWJ1\n"
 _HEAD = struct.Struct("<II")
@@ -59,6 +60,19 @@ def write_all(descriptor: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def put_file(path: Path, content: bytes) -> None:
+    """Put a file in its place, whole or not at all; `sync_folder` follows. Raises OSError."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def sync_folder(path: str) -> None:

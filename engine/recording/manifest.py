@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from engine.dataset.errors import DataError
-from engine.recording.framing import sync_folder, write_all
+from engine.recording.framing import put_file, sync_folder, write_all
 from rules.slotted import dataclass
 
 if TYPE_CHECKING:
@@ -95,16 +95,7 @@ class Manifest:
     def rewrite(self, entries: Sequence[Entry]) -> None:
         """Put a new manifest in the old one's place. After an OSError the old one is there."""
         content = b"".join(map(_line, entries))
-        path = Path(self._folder, NAME)
-        temporary = path.with_suffix(".tmp")
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        put_file(Path(self._folder, NAME), content)
         os.close(self._descriptor)
         self._descriptor = self._opened()
         self.entries, self.size = list(entries), len(content)

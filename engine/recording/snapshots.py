@@ -6,13 +6,12 @@ older than the data the newest is kept, since what is left of the data is folded
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.recording.framing import sync_folder
+from engine.recording.framing import put_file, sync_folder
 from engine.timestamps import EPOCH
 
 if TYPE_CHECKING:
@@ -26,16 +25,7 @@ _SUFFIX = ".swb"
 def write_snapshot(folder: str, time_ms: int, content: bytes) -> Entry:
     """Write one whole; the manifest entry to append. Raises OSError."""
     name = f"baselines-{_stem(time_ms)}{_SUFFIX}"
-    path = Path(folder, name)
-    temporary = Path(f"{path}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    put_file(Path(folder, name), content)
     sync_folder(folder)
     return {"type": "snapshot", "name": name, "t": time_ms, "bytes": len(content)}
 
