@@ -111,19 +111,24 @@ def test_a_library_that_comes_and_goes_while_its_probes_do_computes_the_same(
     status = probe.start(ProbeOptions({"probes": [own]}), lambda _: None)
     assert status.reason == "library_absent"
     done: list[tuple[int, str]] = []
-    runs = threading.Thread(
-        target=lambda: done.extend(run(hazards, "reload", copy) for _ in "12345")
-    )
+    hit = threading.Event()
+
+    def reload() -> None:
+        """Five times, and on a busy machine until one was there when the probes were."""
+        while len(done) < 5 or (not hit.is_set() and len(done) < 100):
+            done.append(run(hazards, "reload", copy))
+
+    runs = threading.Thread(target=reload)
     runs.start()
-    hits = 0
     try:
         while runs.is_alive():
             probe.poll()
+            if dict(probe.produced().produced)[""]:
+                hit.set()
             runs.join(0.02)
         probe.collect()
-        hits = dict(probe.produced().produced)[""]
     finally:
         runs.join()
         probe.stop()
-    assert done == [unprobed] * 5
-    assert hits
+    assert done == [unprobed] * len(done)
+    assert hit.is_set()
