@@ -500,8 +500,10 @@ def test_waits_that_cost_too_much_are_told_by_slices_and_stand_between_them(
     # Another slice told another share, and it stood when nothing was watched.
     assert len(set(shown)) > 1
     assert told[-1] == (False, shown[-1])
-    # Waits of 200 us and more: of how much of a flush is the choice of the machine.
-    assert all(0 < ratio <= 1 for ratio in shown)
+    # Waits of 200 us and more: of how much of a flush is the choice of the machine. On a quick one
+    # the first flushes of a slice tell 0.
+    assert all(0 <= ratio <= 1 for ratio in shown)
+    assert max(shown) > 0
     # From the first share on there is one in each flush.
     first = [ratio is not None for _, ratio in told].index(True)
     assert len(shown) == len(told) - first
